@@ -1,4 +1,4 @@
-"""Check plain arguments at run time: a caller need not use a type checker."""
+"""Check plain arguments at run time, because callers need not use a type checker."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["function", "integer", "items", "known_keywords", "positive_integer",
 _LARGEST = (1 << 63) - 1
 """The largest integer that a database can hold."""
 _LONGEST = 1_000_000_000.0
-"""The longest time that a thread can wait: about 31 years, in seconds."""
+"""The longest time that an argument can give (seconds): about 31 years."""
 
 
 def _whole(value: object) -> int | None:
-    """Return ``value`` as a plain integer, None if it is not one: a subclass could have methods that disagree."""
+    """Return ``value`` as a plain integer; None: it is not one. Methods of subclasses, which may lie, are not used."""
     is_one = issubclass(type(value), int) and not isinstance(value, bool)
     return int.__int__(cast(int, value)) if is_one else None
 
@@ -28,7 +28,7 @@ def function(value: object, what: str) -> None:
 
 
 def integer(value: object, what: str) -> int:
-    """Return ``value`` as a plain integer, if it is one that a database can hold, else raise InvalidArgument."""
+    """Return ``value`` as a plain integer. Raises InvalidArgument if it is not one, or too large for a database."""
     number = _whole(value)
     if number is None or abs(number) > _LARGEST:
         raise InvalidArgument(f"{what} is an integer, not {shown(value)}")
@@ -45,7 +45,7 @@ def items(value: object, what: str) -> tuple[Any, ...]:
 
 
 def known_keywords(given: Mapping[str, object], known: Iterable[str], also: Iterable[str] = ()) -> None:
-    """Raise TypeError for an unknown keyword, as Python itself does. The message names those of ``also`` as well."""
+    """Raise TypeError for an unknown keyword, as Python does. The message also names the keywords in ``also``."""
     for keyword in given:
         if keyword not in known:
             names = ", ".join(sorted({*known, *also}))
@@ -53,7 +53,7 @@ def known_keywords(given: Mapping[str, object], known: Iterable[str], also: Iter
 
 
 def positive_integer(value: object, what: str, least: int = 1) -> int:
-    """Return ``value`` as a plain integer of at least ``least`` (and below 2**63), else raise InvalidArgument."""
+    """Return ``value`` as a plain integer from ``least`` to 2**63 - 1, or raise InvalidArgument."""
     number = _whole(value)
     if number is None or not least <= number <= _LARGEST:
         below = " and below 2**63" if number is not None and number > _LARGEST else ""
@@ -62,7 +62,7 @@ def positive_integer(value: object, what: str, least: int = 1) -> int:
 
 
 def positive_seconds(value: object, what: str) -> float:
-    """Return ``value`` if it is a positive number of seconds, at most a billion, else raise InvalidArgument."""
+    """Return ``value`` if it is a positive number of seconds, at most a billion, or raise InvalidArgument."""
     number = float.__float__(cast(float, value)) if issubclass(type(value), float) else _whole(value)
     if number is None or not 0 < number <= _LONGEST:
         raise InvalidArgument(f"{what} is a positive number of seconds, at most a billion, not {shown(value)}")
@@ -70,7 +70,7 @@ def positive_seconds(value: object, what: str) -> float:
 
 
 def shown(value: object) -> str:
-    """Return ``value`` as a message shows it: in one line, and not too long."""
+    """Return ``value`` as text for a message: in one line, and of limited length."""
     number = _whole(value)
     if number is not None and abs(number) > _LARGEST:
         return "a larger one" if number > 0 else "a negative one"  # Python refuses to format very large integers

@@ -1,8 +1,8 @@
-"""``cached_property`` without a lock, as Python has it since 3.12.
+"""``cached_property`` without a lock, as in Python since 3.12.
 
-Python 3.11 holds a lock while it computes a property, one for all objects of the class. A child that is forked while a
-thread of the parent computes one inherits the lock as held: it waits for ever when it reads that property of any
-object. Without the lock, two threads may compute a value at once; all readers get the one that was kept first.
+Python 3.11 holds a lock while it computes a property: one lock for all objects of the class. A child that is forked
+while a thread of its parent computes a property inherits the held lock, and waits forever when it reads that property
+of any object. Without the lock, two threads may compute a value at once; all readers get the value that was kept first.
 """
 
 from __future__ import annotations

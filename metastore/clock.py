@@ -1,7 +1,7 @@
 """The clock: the only source of time, random numbers and new ids.
 
-All other code gets a :class:`Clock`, so that tests can give it another one. It is also the one door through which code
-waits: the async API gives the sync code a clock on which a task waits where a thread would.
+All other code gets a :class:`Clock`, so that tests can replace it. All waits also go through the clock: the async API
+gives the sync code a clock with which a task waits in place of a thread.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _BOOTTIME: int = getattr(
 
 
 class Alive(Protocol):
-    """A runner of code: a thread, or a task."""
+    """A thread or a task that runs code."""
 
     def is_alive(self) -> bool:
         """Whether it runs still."""
 
 
 class Waker(Protocol):
-    """How one request waits."""
+    """An object with which one request waits."""
 
     def wait(self, seconds: float) -> bool:
         """Wait for :meth:`wake`, at most so many seconds; return whether it came."""
@@ -44,7 +44,7 @@ class Waker(Protocol):
 
 
 class ThreadWaker:
-    """A thread waits on its own lock, so that a wake-up reaches no other thread."""
+    """Waits on a lock of the thread's own, so that a wake-up reaches no other thread."""
 
     __slots__ = ("_lock",)
 
@@ -53,11 +53,11 @@ class ThreadWaker:
         self._lock.acquire()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until :meth:`wake`."""
+        """Wait for :meth:`wake`, at most ``seconds``; return whether it was called."""
         return self._lock.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
 
     def wake(self) -> None:
-        """Let the thread go on."""
+        """Let the thread continue."""
         try:  # noqa: SIM105  (a context manager takes longer, in each call)
             self._lock.release()
         except RuntimeError:  # the lock is free: it was woken already
@@ -66,14 +66,15 @@ class ThreadWaker:
 
 _pid = os.getpid()
 _drawn: list[bytes] = []
-"""Random bytes for the next operation ids. To ask the system gives the interpreter's lock away, and with many threads
-it takes long to get it back: so one question is for many ids."""
+"""Random bytes for the next operation ids. A call of the system releases the interpreter's lock, and with many threads
+it takes long to get it back. So one call gets bytes for many ids.
+"""
 _DRAWN, _EACH = 256, 10
-"""For how many ids, and how many bytes for each."""
+"""How many ids one call gets bytes for, and how many bytes each needs."""
 
 
 def _random_bytes() -> bytes:
-    """Return ten bytes that no other call gets. (To append to a list, and to pop from it, is atomic.)"""
+    """Return ten bytes that no other call gets. (``list.extend`` and ``list.pop`` are atomic.)"""
     while True:
         try:
             return _drawn.pop()
@@ -92,7 +93,7 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def process_id() -> int:
-    """Return this process's id without a system call: each call of a store looks whether it was forked."""
+    """Return this process's id without a system call, because each call of a store checks for a fork."""
     return _pid
 
 
@@ -101,10 +102,10 @@ class Clock:
     """The system's clock, sleep, random numbers and operation ids."""
 
     monotonic = staticmethod(time.monotonic)
-    """Return seconds on a clock that never goes back. (The function itself: each call of a store asks it often.)"""
+    """Return seconds on a clock that never goes back. (The C function itself, because it is called often.)"""
 
     def boottime(self) -> float:
-        """Return seconds on a clock that never goes back, and on Linux goes on while the machine sleeps."""
+        """Return seconds on a clock that never goes back, and that continues on Linux while the machine sleeps."""
         return time.clock_gettime(_BOOTTIME)
 
     def micros(self) -> int:
@@ -112,13 +113,13 @@ class Clock:
         return time.time_ns() // 1000
 
     def readers(self) -> tuple[Callable[[], float], Callable[[], float], Callable[[], float]]:
-        """Return what reads monotonic, boottime and wall clock (seconds), where a call of Python is too slow."""
+        """Return fast functions that read the monotonic, boottime and wall clock (seconds)."""
         if (type(self).monotonic, type(self).boottime, type(self).micros) == _READS:
             return time.monotonic, partial(time.clock_gettime, _BOOTTIME), time.time
         return self.monotonic, self.boottime, lambda: self.micros() / 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds."""
+        """Wait for ``seconds``."""
         time.sleep(seconds)
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
@@ -126,11 +127,11 @@ class Clock:
         return future.result(timeout)
 
     def waker(self) -> Waker:
-        """Return what the caller waits with until another thread or task wakes it."""
+        """Return an object with which the caller waits until another thread or task wakes it."""
         return ThreadWaker()
 
     def runner(self) -> Alive:
-        """Return what runs the caller. Two calls in one thread, or in one task, return equal values."""
+        """Return the thread or task that runs the caller. In one thread or task, two calls return equal values."""
         return threading.current_thread()
 
     def uniform(self, low: float, high: float) -> float:

@@ -1,4 +1,4 @@
-"""Connect to the database that a URL names, and make or check its schema."""
+"""Connect to the database at a URL, and create or check its schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from metastore.urls import Url, parse_url, redacted
 __all__ = ["connect", "migrate", "pending_revisions", "replicas_of"]
 
 _ANSWERS = 5.0
-"""How long a replica may take for an answer at most (seconds): then the primary is asked."""
+"""How long a replica may take to answer (seconds). After that, the primary is asked."""
 
 
 def connect(
@@ -25,7 +25,7 @@ def connect(
 ) -> Backend:
     """Return the backend for ``url``, after a check of its schema. An embedded database is migrated first.
 
-    ``deadline`` (seconds) holds for calls that set none themselves; ``pool_size`` and ``max_wait`` (seconds) are as in
+    ``deadline`` (seconds) applies to calls that do not set one; ``pool_size`` and ``max_wait`` (seconds) are as in
     :func:`metastore.open`. With ``restoring``, an import may be unfinished. Raises MigrationNeeded, BackendUnavailable,
     InvalidArgument.
     """
@@ -49,7 +49,7 @@ def connect(
 def replicas_of(
     url: Url, read_from: Iterable[str], deadline: float, *, pool_size: int, max_wait: float | None
 ) -> dict[str, ReplicaBackend]:
-    """Return a backend for each replica of a database, by its URL without secrets. They connect when they are asked.
+    """Return a backend for each replica of a database, by its URL without secrets. They connect at their first use.
 
     Raises InvalidArgument.
     """
@@ -108,11 +108,11 @@ def _check_format(url: Url, backend: Backend, restoring: bool) -> None:
 
 
 def migrate(url: str | None = None, *, to: str = "head", force: bool = False) -> None:
-    """Make or upgrade the schema. Any number of processes may call it at once: one does it, the others find it done.
+    """Create or upgrade the schema. Any number of processes may call it at once: one does the work, the others wait.
 
     ``to``: the revision at which it ends. A migration after which older programs cannot write raises BackendUnavailable
-    while programs are connected, and names them; with ``force`` it stops their writes. Raises BackendUnavailable,
-    InvalidArgument.
+    while programs are connected, and names them; with ``force``, it runs, and stops their writes. Raises
+    BackendUnavailable, InvalidArgument.
     """
     from metastore.migrations import upgrade  # noqa: PLC0415  (Alembic is slow to import)
 
@@ -122,7 +122,7 @@ def migrate(url: str | None = None, *, to: str = "head", force: bool = False) ->
 
 
 def pending_revisions(url: str | None = None) -> list[tuple[str, str]]:
-    """Return the revisions that the database does not have, oldest first, each with what it does. It changes nothing.
+    """Return the revisions that the database lacks, oldest first, each with a description. This changes nothing.
 
     Raises BackendUnavailable, MigrationNeeded, InvalidArgument.
     """

@@ -5,11 +5,11 @@
     with until(clock.monotonic() + 30.0):
         backend.commit(…)  # never waits past that instant
 
-A call whose caller was cancelled is over at once: the thread that runs it has a :class:`Stop`.
+A call whose caller was cancelled ends at once: the thread that runs it has a :class:`Stop`.
 
-Instants are seconds on the clock's ``monotonic``. A deadline holds for the thread (the context) that set it, while its
-block runs: an interrupt leaves none behind. A generator shares its consumer's context: do not ``yield`` inside the
-block.
+Instants are seconds on the clock's ``monotonic``. A deadline applies to the thread (the context) that set it, while its
+block runs: an interrupt leaves no deadline behind. A generator shares its consumer's context, so do not ``yield``
+inside the block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from metastore.errors import DeadlineExceeded
 __all__ = ["GRACE", "Stop", "check_time", "cleaning", "cleans_up", "remaining", "stoppable", "stopping", "until"]
 
 GRACE: Final = 0.5
-"""How long a call whose time is over, or that is interrupted, may clean up behind itself (seconds)."""
+"""How long a call may clean up after its time is over, or after an interrupt (seconds)."""
 
 
 class Stop:
@@ -41,7 +41,7 @@ _stop: ContextVar[Stop | None] = ContextVar("metastore_stop", default=None)
 
 
 class _Until(Block):
-    """A block with a deadline. An interrupt can leave it in the context, but then it runs no longer."""
+    """A block with a deadline. An interrupt may leave it in the context, but then it no longer runs."""
 
     __slots__ = ("around", "cleans", "ends")
 
@@ -78,7 +78,7 @@ until: Final = _Until
 
 
 def remaining(clock: Clock, default: float) -> float:
-    """Return how many seconds the current call has left, 0 or less if it has none; ``default`` without a deadline."""
+    """Return the seconds left for the current call (0 or less: it is over); ``default`` without a deadline."""
     stop = _stop.get()
     if stop is not None and stop.asked:
         return 0.0
@@ -89,32 +89,32 @@ def remaining(clock: Clock, default: float) -> float:
 
 
 def check_time(clock: Clock) -> None:
-    """Raise DeadlineExceeded if the current call, which reads page by page, has no time for the next page."""
+    """Raise DeadlineExceeded if the current call, which reads page by page, has no time left for the next page."""
     if remaining(clock, 1.0) <= 0:
         message = "the deadline passed before anything more was found; read less, or set a longer one: bind(deadline=…)"
         raise DeadlineExceeded(message)
 
 
 def cleaning(ends: float) -> _Until:
-    """Let a block withdraw what a call left behind, until the instant ``ends``.
+    """Return a block in which a call may clean up until the instant ``ends``.
 
-    It may do so after the store was closed, and after a deadline around it. In most cases the call's own time is over,
-    and it must ask once more to learn its outcome.
+    The block works after the store was closed, and after the deadline of an outer block. In most cases, the call's own
+    time is over, but it must ask once more to learn its outcome.
     """
     return _Until(ends, cleans=True)
 
 
 def cleans_up() -> bool:
-    """Whether the current call only withdraws what it left behind."""
+    """Whether the current call only cleans up."""
     block = _innermost()
     return block is not None and block.cleans
 
 
 def stoppable(stop: Stop | None) -> None:
-    """Let the calls of this context end when ``stop`` is set."""
+    """Make the calls of this context end when ``stop`` is set."""
     _stop.set(stop)
 
 
 def stopping() -> Stop | None:
-    """Return what ends the current call early; None: nothing does."""
+    """Return the :class:`Stop` of the current context; None: there is none."""
     return _stop.get()

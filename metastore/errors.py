@@ -1,10 +1,10 @@
 """Every error that a call can raise.
 
-A class exists only where the caller acts differently. Each message says what happened, what was expected, and what to
-do next. No error carries a password or a whole URL: see :func:`metastore.urls.redacted`.
+A class of its own exists only where the caller acts differently. Each message says what happened, what was expected,
+and what to do next. No error carries a password or a whole URL: see :func:`metastore.urls.redacted`.
 
 For services, each class has a ``code`` (a word that never changes), the HTTP status that fits it, and ``retry_after``:
-after how many seconds the same call may succeed. None: not without a change.
+after how many seconds the same call may succeed; None: only after a change.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ class MetastoreError(Exception):
     """A stable word for programs: each class has its own."""
     http_status: ClassVar[int] = 500
     retry_after: float | None = None
-    """After how many seconds the same call may succeed; None: only after something has changed."""
+    """After how many seconds the same call may succeed; None: only after a change."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # a copy in another process keeps message and attributes, although __init__ takes other arguments than the
-        # message
+        # a copy in another process keeps the message and the attributes, although __init__ takes other arguments than
+        # the message
         return _copy, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
-        # a name may have these two line breaks; all others are control characters, which no name has
+        # a name may contain these two line breaks; all others are control characters, which no name contains
         return super().__str__().replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error as plain JSON values; ``details`` are its own attributes, such as ``path``."""
+        """Return the error as plain JSON values; ``details`` holds its own attributes, such as ``path``."""
         details = {name: _json(value) for name, value in vars(self).items() if name[0] != "_" and name not in _INNER}
         head = {"code": self.code, "message": str(self), "http_status": self.http_status}
         return {**head, "retry_after": self.retry_after, "details": details}
@@ -90,7 +90,7 @@ def _copy(cls: type[MetastoreError], args: tuple[Any, ...], attributes: dict[str
 
 
 class InvalidArgument(MetastoreError):
-    """The call makes no sense as it is; nothing was written. Next step: correct it."""
+    """An argument is wrong; nothing was written. Next step: correct the call."""
 
     code = "invalid_argument"
     http_status = 400
@@ -114,11 +114,11 @@ class OperationIdReused(InvalidArgument):
 
 
 class OperationIdRefused(InvalidArgument):
-    """The database cannot tell the operation id from one that gc has forgotten; nothing was written.
+    """The database cannot distinguish the operation id from one that gc has forgotten; nothing was written.
 
-    It is older than what gc keeps, or more than a minute ahead of the database's clock. Next step: take a new id, from
-    ``ms.new_operation_id()``, once it is known (``store.outcome()``) what became of the operation; correct the clocks
-    if the id is new.
+    The id is older than the history that gc keeps, or more than a minute ahead of the database's clock. Next step: find
+    out the outcome of the operation (``store.outcome()``), then take a new id from ``ms.new_operation_id()``; correct
+    the clocks if the id is new.
     """
 
     code = "operation_id_refused"
@@ -158,7 +158,7 @@ class EntityNotFound(MetastoreError):
     http_status = 404
 
     missing: str | None = None
-    """The nearest ancestor that does not exist; None: only the path's own name does not."""
+    """The topmost ancestor that does not exist; None: only the path's last name is missing."""
 
     def __init__(self, path: str, message: str | None = None, *, missing: str | None = None) -> None:
         super().__init__(message or f"{path} does not exist")
@@ -200,8 +200,8 @@ class NotInUse(MetastoreError):
 class DropPending(MetastoreError):
     """The entity, its column or its partition, or something above it, is being dropped in steps; nothing was written.
 
-    ``operation`` is the id of the operation that began the drop, ``path`` what it drops. Next step: choose another
-    name, or wait until the drop is finished or rolled back: ``store.drops.pending()`` lists it.
+    ``operation`` is the id of the operation that began the drop, ``path`` the path that it drops. Next step: choose
+    another name, or wait until the drop is finished or rolled back; ``store.drops.pending()`` lists it.
     """
 
     code = "drop_pending"
@@ -216,7 +216,7 @@ class DropPending(MetastoreError):
 
 
 class PermissionDenied(MetastoreError):
-    """The user sees the object, and may not do this to it; nothing was written.
+    """The user sees the object, but may not do this to it; nothing was written.
 
     Next step: ask an owner of ``path``, or of anything above it, for the ``privilege``. The message names the rule that
     decided; ``store.allowed(user, privilege, on)`` explains a decision without acting.
@@ -235,8 +235,8 @@ class PermissionDenied(MetastoreError):
 class VersionConflict(MetastoreError):
     """The caller's own precondition failed. Next step: load the entity and decide again.
 
-    ``expected`` and ``found`` are versions, or property values for
-    ``SetProperty(..., expected=)``, or None where there is nothing to compare with.
+    ``expected`` and ``found`` are versions; property values for ``SetProperty(..., expected=)``; or None if there is
+    nothing to compare.
     """
 
     code = "version_conflict"
@@ -287,8 +287,9 @@ class ScopeFrozen(MetastoreError):
 class LeaseHeld(MetastoreError):
     """Another holder has the lease, or another waiter has waited longer; nothing was changed.
 
-    ``owner`` and ``expires_at`` say which holder has it, and until when (UTC) unless it is renewed. Both are None while
-    it has no holder and other waiters come first. Next step: do other work, or wait with ``timeout=`` (seconds).
+    ``owner`` is the holder, and ``expires_at`` the time when the lease expires unless it is renewed (UTC). Both are
+    None if the lease has no holder, but other waiters come first. Next step: do other work, or wait with ``timeout=``
+    (seconds).
     """
 
     code = "lease_held"
@@ -318,9 +319,9 @@ class LeaseHeld(MetastoreError):
 class LeaseLost(MetastoreError):
     """The holder has lost the lease: it was taken over, broken or released, or its time is over.
 
-    The call was not applied (``create_many`` keeps the chunks that it had committed). ``token`` is the lost one. Next
-    step: stop the work that the lease was for, discard what was not published, and acquire the lease again, which gives
-    another token.
+    The call was not applied (``create_many`` keeps the chunks that it had committed). ``token`` is the lost token. Next
+    step: stop the work under the lease, discard results that were not published, and acquire the lease again, which
+    gives a new token.
     """
 
     code = "lease_lost"
@@ -336,7 +337,7 @@ class LeaseLost(MetastoreError):
 class OutcomeUnknown(MetastoreError):
     """The acknowledgement was lost and the database could not be asked within the deadline, or gc deleted the answer.
 
-    Next step: ``store.outcome(error.operation_id)`` shows its outcome; or repeat the call with
+    Next step: ``store.outcome(error.operation_id)`` shows the outcome; or repeat the call with
     ``operation_id=error.operation_id``, which applies it at most once.
     """
 
@@ -352,9 +353,9 @@ class OutcomeUnknown(MetastoreError):
 class UnreadableRow(MetastoreError):
     """A row of the database is damaged: its document, its changes or its times cannot be read.
 
-    ``kind``, ``entity_id``, ``version`` and ``position`` name the row, as far as they are known; ``why`` says what is
-    wrong with it. Next step: ``metastore verify`` reports all such rows. A reader that takes ``unreadable=`` leaves
-    them out, and calls that function with each error.
+    ``kind``, ``entity_id``, ``version`` and ``position`` name the row, as far as they are known; ``why`` is the reason.
+    Next step: ``metastore verify`` reports all such rows. A reader that takes ``unreadable=`` leaves them out, and
+    calls that function with each error.
     """
 
     code = "unreadable_row"
@@ -380,7 +381,7 @@ class UnreadableRow(MetastoreError):
 
 
 def outcome_forgotten(operation_id: UUID) -> OutcomeUnknown:
-    """Return the error for an operation whose row gc may have deleted while the call was still going on."""
+    """Return the error for an operation whose row gc may have deleted while the call was still running."""
     return OutcomeUnknown(
         operation_id,
         f"operation {operation_id} may or may not have been applied: gc has deleted what was written down about it "
@@ -389,10 +390,10 @@ def outcome_forgotten(operation_id: UUID) -> OutcomeUnknown:
 
 
 class CacheFenced(MetastoreError):
-    """The process does not know what others have changed: the lease of its cache is over, and not renewed yet.
+    """The cache may be outdated: its lease is over, and not yet renewed.
 
     Nothing was read. Only stores with ``Cache("lease", when_fenced="raise")`` raise it. Next step: try again later; the
-    cache joins again by itself as soon as the database answers.
+    cache joins again as soon as the database answers.
     """
 
     code = "cache_fenced"
@@ -408,11 +409,11 @@ class BackendUnavailable(MetastoreError):
     retry_after: float | None = 1.0
 
     transient = False
-    """Whether the server is only away at the moment: then a mutation tries again until its deadline."""
+    """Whether the server is only unavailable at the moment: then a mutation tries again until its deadline."""
 
 
 class BackendRefused(BackendUnavailable):
-    """The database denies the operation, and denies it again if it is repeated. Nothing was written.
+    """The database denies the operation, and would deny a repetition, too. Nothing was written.
 
     Next step: see the message; most often the database's owner must grant a right. A mutation never tries again.
     """
@@ -443,7 +444,7 @@ class SecretKeyMissing(MetastoreError):
 
 
 class SecretKeyWrong(SecretKeyMissing):
-    """No key of this process opens the data key; nothing was written. Next step: add the key that the message names."""
+    """No key of this process decrypts the data key; nothing was written. Next step: add the named key."""
 
     code = "secret_key_wrong"
     http_status = 500
@@ -465,4 +466,4 @@ class MigrationNeeded(MetastoreError):
     code = "migration_needed"
     http_status = 503
     has_schema = True
-    """False: the database is new, and a migration makes its first schema."""
+    """False: the database is new, and a migration creates its first schema."""

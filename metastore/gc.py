@@ -1,10 +1,9 @@
 """gc: delete what no caller can reach any more, in bounded batches. Any number of processes may run it at once.
 
-It works in three steps. First it makes each entity that was dropped before the retention unrestorable, in a separate
-commit. Else a restore in the middle could bring back a part of a tree. Then it deletes everything below these entities,
-leaves first, and the entities themselves last. At the end it deletes history that is older than the retention and
-beyond ``keep_versions``. It also deletes rows that belong to nothing any more: relations of purged ends and of dropped
-columns.
+It works in three steps. First, it makes each entity that was dropped before the retention unrestorable, in a separate
+commit. Otherwise, a restore in the middle of gc could bring back a part of a tree. Then it deletes everything below
+these entities, leaves first, and the entities themselves last. At the end, it deletes history that is older than the
+retention and beyond ``keep_versions``. It also deletes orphaned rows: relations of purged ends and of dropped columns.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ __all__ = ["Collected", "collect"]
 _ROOTS: Final = 100
 """How many entities gc asks for at once, to make them unrestorable or to delete them."""
 _STEPS: Final = 1000
-"""How many steps of history one statement looks at."""
+"""How many steps of history one statement examines."""
 _PATIENCE: Final = 5.0
 """How long gc tries to make one entity unrestorable (seconds)."""
 _LONG_DEAD: Final = 3_600_000_000
@@ -51,22 +50,22 @@ _LONG_DEAD: Final = 3_600_000_000
 
 @dataclass(frozen=True)
 class Collected:
-    """The result of a gc: how many it deleted."""
+    """The result of a gc: how many rows it deleted."""
 
     entities: int
-    """Entities, with their history and what they owned."""
+    """Deleted entities, each with its history and owned rows."""
     versions: int
-    """Versions from the history of entities that stay."""
+    """Deleted versions from the history of entities that stay."""
     operations: int
-    """Other rows of the operation table."""
+    """Other deleted rows of the operation table."""
     staged: int = 0
     """Values staged under leases that ended, which gc handed to ``clean_up``."""
     overdue: tuple[str, ...] = ()
-    """Consumers that gc did not wait for: they have left changes unread for too long, or have lost some."""
+    """Consumers that gc did not wait for: they have left changes unread for too long, or have already lost some."""
 
 
 class _Fenced:
-    """A backend that checks a lease before each batch, so that a gc whose lease is lost ends with that batch."""
+    """A backend that checks a lease before each batch, so that a gc whose lease is lost ends before the next batch."""
 
     def __init__(self, backend: Upkeep, lease: Fencing) -> None:
         self._backend, self._lease = backend, lease
@@ -79,7 +78,7 @@ class _Fenced:
 def collect(
     session: Session, retention: timedelta, keep_versions: int, keep_unread: timedelta, lease: Fencing | None = None
 ) -> Collected:
-    """Delete what was dropped longer ago than ``retention``, and history beyond the newest ``keep_versions``.
+    """Delete entities dropped longer than ``retention`` ago, and history beyond the newest ``keep_versions``.
 
     Changes that a consumer of the feed has not read stay for ``keep_unread``. Raises InvalidArgument; LeaseLost if the
     holder has lost the ``lease``: earlier deletions stay, and the next gc deletes the rest.
@@ -92,7 +91,7 @@ def collect(
     call = Call(deadline=_PATIENCE, lease=lease)
     backend = session.backend if lease is None else cast("Backend", _Fenced(session.backend, lease))
     began = session.metrics.gc_begun()
-    # The earlier of two clocks: a fast clock must not make gc forget what a caller may still ask for.
+    # The earlier of two clocks: a fast clock must not make gc delete rows that a caller may still need.
     now = min(backend.now(), session.clock.micros())
     before = max(0, now - retention // timedelta(microseconds=1))
     # read after ``before``: a drop that begins later is below an entity that was not dropped before that time
@@ -112,7 +111,7 @@ def collect(
 
 
 def _make_unrestorable(session: Session, backend: Upkeep, before: int, pending: set[int], call: Call) -> None:
-    """Give each entity that was dropped before ``before`` the state *purging*; not those above a pending drop."""
+    """Give each entity that was dropped before ``before`` the state *purging*, except those above a pending drop."""
     after = BEFORE_ALL
     while gone := backend.dropped_before(before, after, _ROOTS):
         after = gone[-1]
@@ -134,7 +133,7 @@ def _purge(session: Session, entity_id: int, before: int, call: Call) -> None:
 
 
 def _delete_trees(backend: Upkeep, pending: set[int]) -> int:
-    """Delete every entity that is purging, and all below it, unless a drop is pending there; return how many."""
+    """Delete each entity that is purging, and all below it, unless a drop is pending there; return how many."""
     deleted, after = 0, BEFORE_ALL
     while gone := backend.purging(after, _ROOTS):
         after = gone[-1]  # another gc may delete the rest of a root: this one tries each root once
@@ -151,7 +150,7 @@ def _end_destroyed(session: Session, backend: Backend) -> None:
 
 
 def _sweep_relations(backend: Upkeep) -> None:
-    """Delete relations with a missing end, which an older program's gc left, and those of dropped columns."""
+    """Delete relations with a missing end, which the gc of an older program left, and those of dropped columns."""
     after: int | None = 0
     while after is not None:
         swept, paths = backend.sweep_relations(after, _STEPS), cache(column_paths)

@@ -1,4 +1,4 @@
-"""The modules that define the public names, so that a name is imported when it is first used."""
+"""The modules that define the public names, so that each name can be imported at its first use."""
 
 from __future__ import annotations
 
@@ -200,4 +200,4 @@ _NAMES: Final = {
     "verify.violations": ("Violation",),
 }
 HOMES: Final = {name: module for module, names in _NAMES.items() for name in names}
-"""The module below ``metastore`` of each name."""
+"""By public name: the module below ``metastore`` that defines it."""

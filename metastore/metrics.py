@@ -1,22 +1,22 @@
 """The metrics of one process's store: counts and distributions of its own operations, and their hottest entities.
 
-The session tells a :class:`Metrics` what happens; ``store.metrics()`` is a :class:`Snapshot` of it, a plain value.
-No function here asks the database or raises. Each call takes one short lock; the three calls of an operation without
-conflicts take about a microsecond together. A forked child starts from zero.
+The session reports events to a :class:`Metrics`; ``store.metrics()`` returns a :class:`Snapshot` of these, a plain
+value. No function here asks the database or raises an error. Each call takes one short lock; the three calls of an
+operation without conflicts take about a microsecond together. A forked child starts from zero.
 
 **Hot entities** are counted with the *space-saving* sketch (Metwally, Agrawal, El Abbadi, "Efficient Computation of
-Frequent and Top-k Elements in Data Streams", ICDT 2005): 64 counters. A new entity takes over the
-smallest counter, with its count. An entity with more than a 64th of all conflicts is always among them. A count is
-never too small, and too large by at most ``overcount``.
+Frequent and Top-k Elements in Data Streams", ICDT 2005): 64 counters. A new entity takes over the counter with the
+smallest count, and keeps this count. An entity with more than a 64th of all conflicts always has a counter. A count is
+never too small, and it is too large by at most ``overcount``.
 
 **Concurrent committers** are estimated with Little's law. A failed attempt knows how many versions others committed
-between its read and its failure. The sum over all attempts of an operation is the number of commits by others while
-the operation ran. Where as many operations end as begin, that is on average how many others ran at a time. So the
-estimate is 1 + the exponentially weighted mean of the versions by which each operation was overtaken; the newest
-operation weighs 1/64. It is a mean over *operations*: one hot entity among many quiet ones shows in the hot entities,
-and hardly here. Waits between attempts count neither as time nor as commits: an operation that waits does not commit.
-(One attempt's number + 1 would not do: with attempts of equal length it is 2, whether 4 or 64 clients compete, because
-no attempt that began before a commit can succeed after it.)
+between its read and its failure. The sum over all attempts of an operation is the number of commits by others while the
+operation ran. If as many operations end as begin, this is the average number of other operations that ran at the same
+time. So the estimate is 1 + the exponentially weighted mean of the versions by which each operation was overtaken; the
+newest operation weighs 1/64. It is a mean over *operations*: one hot entity among many quiet ones shows in the hot
+entities, but hardly here. Waits between attempts count neither as time nor as commits, because an operation that waits
+does not commit. (The number of one attempt + 1 would be wrong: with attempts of equal length it is always 2, whether 4
+or 64 clients compete, because no attempt that began before a commit can succeed after it.)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 ATTEMPTS: Final = (1, 2, 3, 4, 5, 8, 13, 21, 34, 55)
-"""The upper bounds of the buckets for attempts per operation. Here and below, a bucket without a bound follows."""
+"""The upper bounds of the buckets for attempts per operation. Here and below, one bucket without a bound follows."""
 
 SECONDS: Final = (*(0.0005 * 2**n for n in range(17)), 60.0)
 """The upper bounds for the time to commit (seconds): they double from half a millisecond."""
@@ -78,13 +78,13 @@ class Distribution:
     bounds: tuple[float, ...]
     """The inclusive upper bounds of the buckets, ascending. The last bucket has no bound."""
     counts: tuple[int, ...]
-    """How many values each bucket holds: those above the bound before it. There is one more bucket than bounds."""
+    """The number of values in each bucket, from above the previous bound. There is one more bucket than bounds."""
     total: float
     """The sum of all values."""
 
     @property
     def count(self) -> int:
-        """How many values there are."""
+        """The number of all values."""
         return sum(self.counts)
 
 
@@ -96,7 +96,7 @@ class HotConflicts:
     conflicts: int
     """The number of conflicts, or an overestimate; see ``overcount``."""
     overcount: int
-    """By how much ``conflicts`` may be too large."""
+    """The amount by which ``conflicts`` may be too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,9 @@ class Snapshot:
     in_flight: int
     """Operations that have begun and not ended, at this moment."""
     operations: dict[str, dict[str, int]]
-    """Operations that ended, by verb and by what decided them: self (its own commit), other (another client's helping
-    commit), value (there was nothing to commit), error."""
+    """Operations that ended, by verb and by the cause of the end: self (its own commit), other (another client's
+    helping commit), value (there was nothing to commit), error.
+    """
     attempts: dict[str, Distribution]
     """Attempts per operation that made at least one, by verb."""
     commit_seconds: dict[str, Distribution]
@@ -121,28 +122,27 @@ class Snapshot:
     batch_intents: Distribution
     """Intents that one helping commit of this process resolved."""
     pending_intents: int | None
-    """How many intents were pending on the entity that was last read for them; None: none was."""
+    """The number of pending intents on the entity that was last checked for them; None: no entity was checked."""
     pending_oldest_seconds: float | None
     """The age of the oldest of these intents at that moment."""
     ambiguous: dict[str, int]
-    """Commits whose answer was lost, by what became of them: applied, not_applied, unknown."""
+    """Commits whose answer was lost, by outcome: applied, not_applied, unknown."""
     overtaken_versions: int
     """Versions that others committed between a failed attempt's read and its failure."""
     concurrent_committers: float
     """An estimate of how many operations compete for one entity at a time; see the module."""
     read_seconds: dict[str, Distribution]
-    """Seconds that each read took, by method; of a listing that streams, each of its pages."""
+    """The duration of each read in seconds, by method; for a streaming listing, of each page."""
     feed_lag_seconds: dict[str, float]
     """By reader of the feed: the seconds since the moment up to which it has read all changes."""
     gc_backlog_seconds: float | None = None
-    """How long what gc may delete has waited for this process: the time since its last complete gc began. None: it
-    began none."""
+    """How long deletable rows have waited: since the process's last complete gc began. None: it began none."""
     gc_deleted: dict[str, int] = field(default_factory=dict)
-    """How many entities, versions and operations the complete gcs of this process deleted."""
+    """How many entities, versions and operations the complete runs of gc in this process have deleted."""
     pool: PoolUse | None = None
-    """The store's connections; None: it has no pool."""
+    """The use of the store's connection pool; None: it has no pool."""
     cache: CacheStats | None = None
-    """The store's cache; None: it has none."""
+    """The figures of the store's cache; None: it has no cache."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the snapshot as dictionaries, lists, numbers and strings."""
@@ -159,7 +159,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Buckets:
-    """A histogram that takes more values."""
+    """A histogram to which values are added."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -189,7 +189,7 @@ class _Verb:
 
 
 class _Hot:
-    """The space-saving sketch: for each entity its count, and by how much the count may be too large."""
+    """The space-saving sketch: for each entity, its count and the amount by which the count may be too large."""
 
     __slots__ = ("_counters", "_most")
 
@@ -211,7 +211,7 @@ class _Hot:
 
 
 class Metrics:
-    """Records what one store's operations met. Thread-safe."""
+    """Records the events of one store's operations. Thread-safe."""
 
     def __init__(self, clock: Clock = SYSTEM) -> None:
         self._clock = clock
@@ -229,11 +229,11 @@ class Metrics:
         self._pending: tuple[int, float] | None = None
         self._ambiguous: dict[str, int] = {}
         self._overtaken = 0
-        self._overtaken_before = 0  # the part of it that is in the mean already
+        self._overtaken_before = 0  # the part of ``_overtaken`` that is in the mean already
         self._others = 0.0
         self._reads: dict[str, _Buckets] = {}
         self._feed_read: dict[str, float] = {}
-        self._gc_done: float | None = None  # when the last complete gc began, or else the first gc
+        self._gc_done: float | None = None  # the time when the last complete gc, or else the first gc, began
         self._gc_deleted: Counter[str] = Counter()
 
     def begun(self) -> None:
@@ -248,7 +248,7 @@ class Metrics:
                 self._in_flight -= 1
 
     def operation(self, verb: str, attempts: int, seconds: float, decided: Decided) -> None:
-        """Note what decided an operation that has ended, after so many ``attempts`` and ``seconds``."""
+        """Note how an operation ended, after how many ``attempts`` and ``seconds``."""
         with self._lock:
             seen = self._verbs.get(verb) or self._verb(verb)
             seen.decided[decided] = seen.decided.get(decided, 0) + 1
@@ -261,7 +261,7 @@ class Metrics:
                 self._overtaken_before = self._overtaken
 
     def ended_operations(self) -> int:
-        """Return how many operations have ended by now that may have changed something."""
+        """Return how many operations have ended that may have changed the database."""
         with self._lock:
             return sum(n for verb in self._verbs.values() for decided, n in verb.decided.items() if decided != "value")
 
@@ -273,7 +273,7 @@ class Metrics:
         expected: int | None = None,
         principal: str | None = None,
     ) -> None:
-        """Note that an attempt of ``principal`` lost, and on which version of which entity, if that is known."""
+        """Note that an attempt of ``principal`` lost, and the entity and its expected version, if they are known."""
         self._losses.append(Lost(self._clock.micros(), verb, cause, principal, entity_id, expected))
         with self._lock:
             conflicts = self._verb(verb).conflicts
@@ -283,7 +283,7 @@ class Metrics:
 
     def losses(self) -> list[Lost]:
         """Return the newest losses, the newest first."""
-        return list(reversed(self._losses.copy()))  # to copy a deque is one step, and so is to append to it
+        return list(reversed(self._losses.copy()))  # copying a deque, and appending to it, are atomic
 
     def announced(self) -> None:
         """Note that an operation wrote down an intent."""
@@ -301,7 +301,7 @@ class Metrics:
             self._pending = count, oldest_seconds
 
     def ambiguous(self, resolution: Resolution) -> None:
-        """Note what became of a commit whose answer was lost."""
+        """Note the outcome of a commit whose answer was lost."""
         with self._lock:
             self._ambiguous[resolution] = self._ambiguous.get(resolution, 0) + 1
 
@@ -312,7 +312,7 @@ class Metrics:
                 self._overtaken += by
 
     def read(self, method: str, seconds: float) -> None:
-        """Note that a read has ended, with a result or an error, after so many ``seconds``."""
+        """Note that a read has ended, with a result or an error, and how many ``seconds`` it took."""
         with self._lock:
             seen = self._reads.get(method)
             if seen is None:
@@ -320,7 +320,7 @@ class Metrics:
             seen.add(seconds)
 
     def feed_read(self, reader: str, until: float) -> None:
-        """Note up to when a reader of the feed has read all changes (seconds since 1970)."""
+        """Note the time up to which a reader of the feed has read all changes (seconds since 1970)."""
         with self._lock:
             self._feed_read[reader] = until
 
@@ -333,7 +333,7 @@ class Metrics:
         return now
 
     def gc_ended(self, begun: float, **deleted: int) -> None:
-        """Note that a gc has deleted all that it may, and how much of what."""
+        """Note that a gc is complete, and how many rows of each sort it deleted."""
         with self._lock:
             self._gc_done = begun
             self._gc_deleted.update(deleted)
@@ -345,7 +345,7 @@ class Metrics:
         return seen
 
     def snapshot(self) -> Snapshot:
-        """Return all metrics as they are at this moment."""
+        """Return the present values of all metrics."""
         now, moment = self._clock.micros() / 1_000_000, self._clock.monotonic()
         with self._lock:
             verbs = self._verbs

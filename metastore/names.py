@@ -1,12 +1,13 @@
 """Names and paths: check them, compare them, write and parse them.
 
-A name has 1 to 255 code points after NFC, no control character and no lone surrogate. Everything else is allowed, also
-a blank at either end, because external sources have such names. Names are compared by code point: as they are, or, in a
-catalog that folds case, as ``NFC(casefold(NFC(name)))``.
+A name has 1 to 255 code points after NFC, no control character and no lone surrogate. Everything else is allowed,
+including a blank at either end, because external sources have such names. Names are compared by code point: unchanged,
+or, in a catalog that folds case, as ``NFC(casefold(NFC(name)))``.
 
-A path is the names from the root, ``lake.catalog.schema.table``. In its string form a name with a dot or a back-quote
-is back-quoted, and its back-quotes are doubled. A name that begins or ends with a blank is written in back-quotes too,
-so that a reader sees the blank. A path without these quotes is parsed as the same: a name is the text between two dots.
+A path has the names from the root on: ``lake.catalog.schema.table``. In its string form, a name with a dot or a
+back-quote is back-quoted, and its back-quotes are doubled. A name that begins or ends with a blank is also written in
+back-quotes, so that a reader sees the blank. Without these quotes it is parsed in the same way: a name is the text
+between two dots.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ __all__ = [
 ]
 
 MAX_NAME = 255
-"""How many code points a name may have."""
+"""The largest number of code points in a name."""
 MAX_PATH = 1000
-"""How many names a path may have."""
+"""The largest number of names in a path."""
 
 _REMEMBERED = 512
-"""How long a path is at most that is parsed once, in characters."""
+"""The longest path (characters) whose parsed form is remembered."""
 
 Path = str | tuple[str, ...]
 """A path: a string such as ``lake.catalog.schema``, or a tuple of names."""
 
 
 def clean_name(name: object) -> str:
-    """Return ``name`` normalised to NFC, or raise InvalidArgument, which says what is wrong with it."""
+    """Return ``name`` normalised to NFC, or raise InvalidArgument, which says what is wrong."""
     if type(name) is not str:
         name = exact_text(name, "a name")
     if name.isascii():
@@ -68,14 +69,14 @@ def _clean_unicode(name: str) -> str:
 
 
 def exact_text(text: object, what: str) -> str:
-    """Return ``text`` as a plain string: a subclass could have methods that disagree with its characters."""
+    """Return ``text`` as a plain string, because the methods of a subclass may disagree with its characters."""
     if not issubclass(type(text), str):
         raise InvalidArgument(f"{what} must be a string, not {type(text).__name__}")
     return str.__str__(text)
 
 
 def clean_text(text: object, what: str) -> str:
-    """Return ``text`` if it can be stored and read back as it is: a plain string without lone surrogates."""
+    """Return ``text`` as a plain string, or raise InvalidArgument if it has lone surrogates, which cannot be stored."""
     if type(text) is not str:
         text = exact_text(text, what)
     if not text.isascii():
@@ -87,7 +88,7 @@ def clean_text(text: object, what: str) -> str:
 
 
 def fold(name: str) -> str:
-    """Return the form under which a folding catalog compares ``name`` (already in NFC)."""
+    """Return the form in which a catalog that folds case compares ``name`` (already in NFC)."""
     return unicodedata.normalize("NFC", name.casefold())
 
 
@@ -116,7 +117,7 @@ def parse_path(path: object) -> tuple[str, ...]:
 
 @lru_cache(16384)
 def _parsed(path: str) -> tuple[str, ...]:
-    """Return the clean names of a short path: a service asks for the same ones again and again."""
+    """Return the clean names of a short path; remembered, because a service uses the same paths again and again."""
     return parse_path(tuple(path.split(".") if "`" not in path else _split_quoted(path)))
 
 
@@ -141,7 +142,7 @@ def _split_quoted(path: str) -> list[str]:
 
 
 def _quoted_name(path: str, at: int) -> tuple[str, int]:
-    """Read the back-quoted name that opens at ``at``; return it and the place after its closing quote."""
+    """Read the back-quoted name that begins at ``at``; return it, and the index after its closing quote."""
     name = ""
     while True:
         close = path.find("`", at + 1)

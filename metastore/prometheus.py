@@ -1,12 +1,13 @@
 """Export a store's metrics to Prometheus. Needs prometheus-client, the extra ``[metrics]``.
 
-:func:`register` makes a registry call ``store.metrics()`` whenever it is collected. It counts nothing twice, and never
+:func:`register` makes a registry call ``store.metrics()`` at each collection. It keeps no counts of its own, and never
 asks the database. Several stores may be registered, with the same label *names* and different values.
 
-**The number of series** is bounded: operations and causes are words of this program. Entities are shown by id, not by
-path: a rename does not change an id, and an id reveals no name. Only the ten with the most conflicts are shown, of the
-64 that are counted; ``hot_entities=`` sets another number, 0 for none. Which ten they are changes with time, so that
-Prometheus sees more ids over the weeks. It is a gauge that shows where the conflicts are, and not made for ``rate()``.
+**The number of series** is limited: operations and causes are words of this program. Entities are shown by id, not by
+path, because a rename does not change an id, and an id reveals no name. Of the 64 counted entities, only the ten with
+the most conflicts are shown; ``hot_entities=`` sets another number, 0 for none. These ten change over time, so
+Prometheus sees more ids over the weeks. This metric is a gauge that shows where the conflicts are; it is not made for
+``rate()``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 class HasMetrics(Protocol):
-    """A store, or anything else with metrics."""
+    """A store, or another object with metrics."""
 
     def metrics(self) -> Snapshot:
         """Return the metrics of the process."""
@@ -46,10 +47,10 @@ class HasMetrics(Protocol):
 def register(
     store: HasMetrics, registry: CollectorRegistry | None = None, *, hot_entities: int = 10, **labels: str
 ) -> StoreCollector:
-    """Show a store's metrics in ``registry`` (None: the default one), with ``labels`` on every series.
+    """Show a store's metrics in ``registry`` (None: the default one), with ``labels`` on each series.
 
-    The registry keeps the store until :func:`unregister`. Raises InvalidArgument without prometheus-client, and for
-    labels that do not fit those of the other stores.
+    The registry keeps a reference to the store until :func:`unregister`. Raises InvalidArgument without
+    prometheus-client, and for labels that do not fit those of the other stores.
     """
     core, registry = _client(registry)
     positive_integer(hot_entities, "hot_entities", least=0)
@@ -84,7 +85,7 @@ _COLLECTORS: WeakKeyDictionary[CollectorRegistry, StoreCollector] = WeakKeyDicti
 
 
 def _client(registry: CollectorRegistry | None) -> tuple[Any, CollectorRegistry]:
-    """Return the client's module of metric families, and the registry that is meant."""
+    """Return the module of metric families of prometheus-client, and the registry to use."""
     try:
         core = import_module("prometheus_client.core")
     except ImportError:
@@ -102,7 +103,7 @@ class StoreCollector:
         self._stores: list[tuple[HasMetrics, dict[str, str], int]] = []
 
     def add(self, store: HasMetrics, labels: dict[str, str], hot: int) -> None:
-        """Show one more store. Raises InvalidArgument for a store or labels that are registered already."""
+        """Show one more store. Raises InvalidArgument if the store or the labels are registered already."""
         for other, theirs, _ in self._stores:
             if other is store or theirs == labels:
                 raise InvalidArgument(
@@ -116,7 +117,7 @@ class StoreCollector:
         self._stores = [*self._stores, (store, labels, hot)]
 
     def remove(self, store: HasMetrics) -> bool:
-        """Stop showing a store; return whether others are left."""
+        """Stop showing a store; return whether other stores are left."""
         self._stores = [kept for kept in self._stores if kept[0] is not store]
         return bool(self._stores)
 

@@ -1,6 +1,6 @@
-"""``store.stats()``: what the database shows of the work of all clients, at one instant.
+"""``store.stats()``: figures from the database about the work of all clients, at one instant.
 
-It reads little (at most the feed's newest 100,000 steps), and locks nothing: a monitor may call it every minute.
+It reads little (at most the feed's newest 100,000 steps) and takes no locks, so a monitor may call it every minute.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class MarkInfo:
     entity_id: int
     """The entity that carries the mark."""
     path: str | None
-    """The entity's path now; None: it was purged."""
+    """The entity's present path; None: it was purged."""
     operation_id: str
     """The operation that set the mark."""
     held_seconds: float
-    """How many seconds ago it was set."""
+    """The seconds since the mark was set."""
     expires_seconds: float
-    """In how many seconds it expires; negative: how long ago it expired."""
+    """The seconds until the mark expires; negative: it has expired, this many seconds ago."""
     expired: bool
-    """Whether it has expired. The next operation that meets an expired mark removes it."""
+    """Whether the mark has expired. The next operation that meets an expired mark removes it."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class HotEntity:
     entity_id: int
     """The entity's id."""
     path: str | None
-    """Its path now; None: it was purged."""
+    """The entity's present path; None: it was purged."""
     kind: str | None
-    """Its kind; None: it was purged."""
+    """The entity's kind; None: it was purged."""
     writes: int
-    """How many versions were written of it and of the rows that it owns (partitions, statistics)."""
+    """The number of versions written of the entity, and of the rows that it owns (partitions, statistics)."""
 
 
 @dataclass(frozen=True)
@@ -57,43 +57,47 @@ class LineInfo:
     entity_id: int
     """The entity's id."""
     path: str | None
-    """Its path now; None: it was purged."""
+    """The entity's present path; None: it was purged."""
     kind: str | None
-    """Its kind; None: it was purged."""
+    """The entity's kind; None: it was purged."""
     waiting: int
     """How many transactions have a ticket for it."""
     oldest_seconds: float
-    """How long the first of them has waited."""
+    """How long the first of them has waited (seconds)."""
 
 
 @dataclass(frozen=True)
 class Stats:
-    """The work of all clients, as the database shows it."""
+    """Figures from the database about the work of all clients."""
 
     pending: int
-    """How many intents are announced and not decided, on all entities."""
+    """The number of intents on all entities that are announced, but not decided."""
     oldest_pending_seconds: float | None
-    """How long the oldest of them has waited; None: there is none."""
+    """How long the oldest intent has waited (seconds); None: there is none."""
     marks: tuple[MarkInfo, ...]
     """The 20 marks that expire first."""
     hot: tuple[HotEntity, ...]
-    """The 20 entities written most in the last hour, among the feed's newest 100,000 steps."""
+    """The 20 entities that were written most in the last hour, among the feed's newest 100,000 steps."""
     feed_lag_seconds: float | None
-    """How long the oldest change that is committed and not delivered has waited; 0.0: there is none. None: not known,
-    because the database hides other roles' transactions (grant pg_read_all_stats)."""
+    """How long the oldest change that is committed, but not yet delivered, has waited (seconds); 0.0: there is none.
+    None: not known, because the database hides the transactions of other roles (grant pg_read_all_stats).
+    """
     undecided_positions: int | None
-    """How many committed changes are not delivered yet; None: not known."""
+    """The number of committed changes that are not delivered yet; None: not known."""
     oldest_transaction_seconds: float | None
-    """How long the oldest transaction that may write has run, anywhere in PostgreSQL's cluster: a gap in the feed can
-    stay open for as long. None: there is none, it is not known, or the database is not PostgreSQL."""
+    """How long the oldest transaction that may write has run, anywhere in PostgreSQL's cluster (seconds): a gap in the
+    feed may stay open for as long. None: there is none, it is not known, or the database is not PostgreSQL.
+    """
     multixact_members: int | None
-    """About how many MultiXact members PostgreSQL keeps, of 2**32. None: not known, or not PostgreSQL."""
+    """About how many MultiXact members PostgreSQL keeps, of at most 2**32. None: not known, or not PostgreSQL."""
     multixact_age: int | None
-    """How many MultiXacts the cluster made since the oldest that may be in use, of 2**31. None: not PostgreSQL."""
+    """The number of MultiXacts that the cluster has created since the oldest one that may be in use, of at most 2**31.
+    None: not PostgreSQL.
+    """
     format: int
     """The format of the tables."""
     lines: tuple[LineInfo, ...] = ()
-    """The 20 lines of transactions whose first one has waited longest."""
+    """The 20 lines whose first transaction has waited longest."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the statistics as dictionaries, lists, numbers and strings."""

@@ -1,6 +1,6 @@
 """Parse, check and show database URLs: ``driver://user:password@host:port/database?option=value``.
 
-They read as SQLAlchemy's do, which needs longer to import than a short command runs.
+They have the format of SQLAlchemy's URLs. SQLAlchemy itself takes longer to import than a short command runs.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Url:
     port: int | None = None
     database: str | None = None
     query: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict, hash=False)
-    """The options; one that is given several times has a tuple."""
+    """The options; an option that is given several times has a tuple."""
 
     @property
     def is_postgres(self) -> bool:
-        """Whether PostgreSQL is meant."""
+        """Whether the database is PostgreSQL."""
         return self.drivername.startswith("postgresql")
 
     def set(self, **parts: Any) -> Url:
-        """Return a copy with other parts."""
+        """Return a copy with these parts replaced."""
         return replace(self, **parts)
 
     def render_as_string(self, hide_password: bool = True) -> str:
@@ -77,7 +77,7 @@ class Url:
 
 
 def parse_url(url: str | None) -> Url:
-    """Return the parsed ``url``; None means METASTORE_URL, else the embedded default.
+    """Return the parsed ``url``; for None, parse METASTORE_URL, or else the embedded default.
 
     Raises InvalidArgument for anything but postgresql+psycopg, sqlite and memory. The error
     never shows the URL itself: it may hold a password.
@@ -85,7 +85,7 @@ def parse_url(url: str | None) -> Url:
     text = url if url is not None else os.environ.get("METASTORE_URL") or DEFAULT_URL
     if not issubclass(type(text), str):
         raise InvalidArgument(f"a URL must be a string, not {type(text).__name__}")
-    text = str.__str__(text)  # taken as a plain string: a subclass may have methods that disagree with its characters
+    text = str.__str__(text)  # a plain string: the methods of a subclass may disagree with its characters
     try:
         parsed = _parsed(text)
     except ValueError:
@@ -120,7 +120,7 @@ def _parsed(text: str) -> Url:
 
 
 def _user(text: str) -> tuple[str | None, str | None, str]:
-    """Split off the user and the password, which end at an @. The user has neither a colon nor a slash."""
+    """Split off the user and the password, which end at an @. The user contains neither a colon nor a slash."""
     name = re.split("[:/]", text, maxsplit=1)[0]
     if text[len(name) :].startswith(":") and "@" in text[len(name) :]:
         password, _, rest = text[len(name) + 1 :].partition("@")
@@ -130,7 +130,7 @@ def _user(text: str) -> tuple[str | None, str | None, str]:
 
 
 def _server(text: str) -> tuple[str | None, int | None]:
-    """Split the host from the port. Brackets surround an address with colons."""
+    """Split the host from the port. An address with colons is in brackets."""
     host, colon, port = text.partition(":")
     if text.startswith("["):
         host, end, after = text[1:].partition("]")
@@ -150,7 +150,7 @@ def _is_host(name: str) -> bool:
 
 
 def _check_parts(url: Url, driver: str, text: str) -> None:
-    """Refuse parts that a driver would ignore or cut short, and a password that was parsed as another part."""
+    """Raise InvalidArgument for parts that a driver would ignore or cut short, or a password parsed as another part."""
     if any(part and "\x00" in part for part in (url.host, url.database, url.username, str(url.password or ""))):
         raise InvalidArgument("the database URL has a NUL character; remove it")
     # loaded only if needed: the codec of host names is large
@@ -179,12 +179,12 @@ def _is_cut_wrongly(url: Url, text: str) -> bool:
     if url.port is not None and not 0 < url.port < 1 << 16:
         return True
     user, _, rest = text.partition("://")[2].partition("@")
-    option = "=" in user.partition("?")[2]  # in "host:1/db?password=…@…", a parser takes "host" for the user
+    option = "=" in user.partition("?")[2]  # in "host:1/db?password=…@…", a parser mistakes "host" for the user
     return "@" in text and ("@" in rest or option or url.username is None or "?" in url.username)
 
 
 def reachable_url(url: str | None) -> str:
-    """Return the URL as other processes, in other folders, must write it. It has the password, if there is one.
+    """Return the URL for other processes, in other folders. It has the password, if there is one.
 
     Raises InvalidArgument for a database in memory.
     """
@@ -203,7 +203,7 @@ def redacted(url: Url) -> str:
 
 
 def require_file(url: Url) -> None:
-    """Raise BackendUnavailable for a SQLite file that is not there. (A folder that is missing is told by SQLite.)"""
+    """Raise BackendUnavailable for a missing SQLite file. (SQLite itself reports a missing folder.)"""
     if url.drivername != "sqlite" or url.database in (None, "", ":memory:"):
         return
     file = Path(str(url.database))

@@ -1,4 +1,4 @@
-"""The version of this program. Its second number is the format of databases that the program makes."""
+"""The version of this program. Its second number is the format of databases that the program creates."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A token bucket: how many retries a process may make at once, and how many a second after that.
+"""A token bucket: it limits the retries of a process, at once and per second after that.
 
-When a database goes away, all clients' attempts fail at the same moment. Backoff spreads them, but
-their number stays; a bucket for the whole process bounds it, whatever the number of threads.
+When a database becomes unavailable, the attempts of all clients fail at the same moment. Backoff spreads the retries,
+but does not reduce their number. A bucket for the whole process limits that number, whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["TokenBucket"]
 class TokenBucket:
     """At most ``capacity + per_second * t`` grants in any ``t`` seconds. Thread-safe; full at first.
 
-    It has no queue: the bucket knows one instant, at which it is full again if no caller comes (the "theoretical
+    It has no queue: it keeps only the instant at which the bucket is full again if no caller comes (the "theoretical
     arrival time" of the generic cell rate algorithm). Raises InvalidArgument for a capacity below 1, or a rate that is
     not a positive number.
     """
@@ -37,12 +37,12 @@ class TokenBucket:
         self._lock, self._pid = threading.Lock(), os.getpid()
 
     def take(self, longest: float = math.inf) -> float:
-        """Take a token; return how many seconds the caller must wait for it, 0.0 as a rule.
+        """Take a token; return how many seconds the caller must wait for it, usually 0.0.
 
-        Tokens to come are promised in the order of the calls. One for which the wait would be longer
-        than ``longest`` seconds is not taken: the caller gives up. This method never waits.
+        Future tokens are promised in the order of the calls. If the wait would be longer than ``longest`` seconds, no
+        token is taken, and the caller gives up. This method itself never waits.
         """
-        if os.getpid() != self._pid:  # a forked child: a thread that only the parent has may have held the lock
+        if os.getpid() != self._pid:  # a forked child: a thread of the parent may have held the lock
             self._new_lock()
         with self._lock:
             now = self._clock.monotonic()

@@ -1,7 +1,7 @@
-"""The meaning of an error code for a write that was sent: was it applied, and is it worth another try?
+"""The meaning of an error code for a write that was sent: was it applied, and is a retry worthwhile?
 
-Codes only, never message texts: those are translated. Sources: PostgreSQL manual, appendix A
-(SQLSTATE); SQLite, "Result and Error Codes".
+Only codes are used, never message texts, which are translated. Sources: PostgreSQL manual, appendix A (SQLSTATE);
+SQLite, "Result and Error Codes".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _STATES = {
     "2201W": Consequence.CHECK,  # invalid_row_count_in_limit_clause, likewise
     "2201B": Consequence.CHECK,  # invalid_regular_expression, likewise
     "2202E": Consequence.CHECK,  # array_subscript_error, likewise
-    "53M01": Consequence.CHECK,  # of a trigger: processes that cache do not know of the change
+    "53M01": Consequence.CHECK,  # from a trigger: processes with a cache do not know of the change
     "23505": Consequence.UNIQUE,  # unique_violation
     "42P01": Consequence.SCHEMA,  # undefined_table
     "42703": Consequence.SCHEMA,  # undefined_column
@@ -64,15 +64,15 @@ _CLASSES = {
     "23": Consequence.REJECTED,  # integrity constraint violations
     "28": Consequence.UNAVAILABLE,  # invalid authorization
     "53": Consequence.UNAVAILABLE,  # insufficient resources: disk full, too many connections
-    "54": Consequence.REJECTED,  # program limits: what was sent is too large or too deep
-    "55": Consequence.UNAVAILABLE,  # an object is not in the state that is needed
+    "54": Consequence.REJECTED,  # program limits: the statement is too large or too deep
+    "55": Consequence.UNAVAILABLE,  # an object is not in the required state
     "57": Consequence.UNAVAILABLE,  # an operator intervened
     "58": Consequence.UNAVAILABLE,  # system errors, external to PostgreSQL
 }
 
 
 def of_sqlstate(sqlstate: str | None) -> Consequence:
-    """Classify a SQLSTATE; None is a connection that ended without one."""
+    """Classify a SQLSTATE; None: the connection ended without one."""
     if sqlstate is None:
         return Consequence.UNKNOWN
     return _STATES.get(sqlstate) or _CLASSES.get(sqlstate[:2], Consequence.OTHER)

@@ -8,9 +8,9 @@ WARNING   a commit that took longer than SLOW; an answer that was lost, or a dat
 ERROR     a call whose outcome is unknown
 ========  =====================================================================================
 
-Each record carries ``operation_id``, ``attempts``, and where they are known ``seconds`` and ``cause``, as attributes.
-A log line names a call by its verb, kind and path. It never shows a written value or a URL. A call that succeeds at
-once costs one look at the clock.
+Each record has the attributes ``operation_id`` and ``attempts``, and, if they are known, ``seconds`` and ``cause``. A
+log line names a call by its verb, kind and path. It never shows a written value or a URL. For a call that succeeds at
+once, the cost is one read of the clock.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["done", "gave_up", "helped", "lost", "unknown"]
 
 SLOW: Final = 1.0
-"""A call that takes longer is logged as slow (seconds)."""
+"""A call that takes longer than this is logged as slow (seconds)."""
 _SICK: Final = ("lost", "unavailable")
-"""Causes that lie in the database, and not in other calls."""
+"""Causes that lie in the database, not in other calls."""
 
 _log = logging.getLogger("metastore.operations")
-# without this handler, logging would print to the stderr of a program that asks for no logs
+# without this handler, logging would print to the stderr of a program that has not set up logging
 _log.addHandler(logging.NullHandler())
 
 
@@ -64,7 +64,7 @@ def helped(effort: Effort, number: int) -> None:
 
 
 def gave_up(message: str, operation_id: UUID | None, number: int) -> None:
-    """Log a call that was given up; the message says what it lost to."""
+    """Log a call that was given up; the message says why it lost."""
     _write(logging.WARNING, operation_id, number, message)
 
 

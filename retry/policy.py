@@ -1,4 +1,4 @@
-"""Say how often and how long a call is tried: a frozen value."""
+"""The policy of retries, a frozen value: how often and how long a call is tried."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ __all__ = ["Attempt", "Hook", "RetryPolicy"]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt, as hooks see it. Times are seconds."""
+    """One attempt, in the form that hooks get. Times are in seconds."""
 
     what: str
     """The call: its verb, kind and target."""
     operation_id: UUID | None
     number: int
     cause: str | None
-    """Why the attempt lost (see ``metastore.port.commit.Cause``); None: the call is done."""
+    """Why the attempt lost (see ``metastore.port.commit.Cause``); None: the call has succeeded."""
     elapsed: float
-    """Since the call began."""
+    """The time since the call began."""
     wait: float
-    """How long is waited before the next one; 0 if there is none."""
+    """The wait before the next attempt; 0 if there is none."""
     entity_id: int | None = None
     """The entity on which the attempt lost, if it is known."""
     expected: int | None = None
-    """The version of that entity which it expected."""
+    """The version of that entity that the attempt expected."""
     helped: bool = False
-    """The call is done, and it was another operation's commit that did it."""
+    """Whether the commit of another operation applied the call."""
 
 
 Hook = Callable[[Attempt], None]
@@ -36,7 +36,7 @@ Hook = Callable[[Attempt], None]
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When to stop, and how long to wait before attempt n + 1.
+    """When to stop, and how long to wait after attempt n.
 
     The wait is *full jitter* (Brooker, "Exponential Backoff And Jitter", 2015): a random time between 0 and
     ``min(cap, base * 2 ** (n - 1))`` seconds. ``attempts`` None: only the deadline (seconds for the whole call) ends

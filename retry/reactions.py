@@ -1,6 +1,6 @@
-"""The reactions to a conflict: one table, from its cause to the reaction. docs/progress.md quotes the table.
+"""The reactions to a conflict: one table from causes to reactions. docs/progress.md quotes the table.
 
-The columns are the senders of the commit that lost:
+The columns of the table are the kinds of commits that lose:
 
 ===========  ======================================================================================
 change       an operation that can be announced: ``alter``, and a create that replaces
@@ -21,18 +21,18 @@ __all__ = ["NOBODY_WON", "REACTIONS", "Reaction", "Reactions"]
 
 
 class Reaction(Enum):
-    """The next action. All but RAISE lead to another attempt; only BACK_OFF waits before it as the policy says."""
+    """The next action. All except RAISE lead to another attempt; only BACK_OFF first waits as the policy says."""
 
     ANNOUNCE = "announce"
-    """Write the operation down as an intent, which others apply too."""
+    """Announce the operation as an intent, which other processes apply, too."""
     MARK = "mark"
     """Mark the scope, so that others step aside."""
     STEP_ASIDE = "step aside"
-    """Let the owner of a mark pass, without a mark of this operation meanwhile; wait for the others' turn to end."""
+    """If another operation has a mark, remove the own one and back off; if it is the others' turn, wait for its end."""
     LOOK = "look"
-    """Look at the operation's row, which shows its outcome."""
+    """Read the operation's row, which shows its outcome."""
     HELP = "help"
-    """Apply what is pending first."""
+    """Apply the pending intents first."""
     AT_ONCE = "at once"
     """Try again without a wait."""
     BACK_OFF = "back off"
@@ -45,7 +45,7 @@ class Reaction(Enum):
 
 @dataclass(frozen=True)
 class Reactions:
-    """The reactions to one cause, and what else the cause says."""
+    """The reactions to one cause, and more facts about the cause."""
 
     change: Reaction
     exclusive: Reaction
@@ -53,9 +53,9 @@ class Reactions:
     transaction: Reaction
     helper: Reaction
     own_mark: bool = False
-    """A commit that requires its own mark also loses like this if the mark is gone: look for it first."""
+    """Whether a commit that requires its own mark also loses like this if the mark is gone: check that first."""
     nobody_won: bool = False
-    """The cause is not another operation's success: the retry takes a token, which spares a database in trouble."""
+    """Whether no other operation has won: then the retry takes a token, to protect a database in trouble."""
 
 
 _R = Reaction
@@ -75,11 +75,11 @@ REACTIONS: Final[dict[str, Reactions]] = {
     "claim": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.RAISE, _R.AT_ONCE),
     "lease": Reactions(_R.RAISE, _R.RAISE, _R.RAISE, _R.RAISE, _R.AT_ONCE),
     "ticket": Reactions(_R.ANNOUNCE, _R.QUEUE, _R.QUEUE, _R.RAISE, _R.AT_ONCE),
-    # the database never answers with these causes
+    # the database itself never returns these causes
     "lost": Reactions(_R.LOOK, _R.LOOK, _R.LOOK, _R.LOOK, _R.BACK_OFF, nobody_won=True),
     "unavailable": Reactions(_R.BACK_OFF, _R.BACK_OFF, _R.BACK_OFF, _R.RAISE, _R.BACK_OFF, nobody_won=True),
     "rejected": Reactions(_R.RAISE, _R.RAISE, _R.RAISE, _R.RAISE, _R.BACK_OFF),
 }
-"""The table. Most causes are in ``metastore.port.commit.Cause``; the database never answers with the other three."""
+"""The table. Most causes are in ``metastore.port.commit.Cause``; the database never returns the other three."""
 
 NOBODY_WON: Final = frozenset(cause for cause, reactions in REACTIONS.items() if reactions.nobody_won)

@@ -1,8 +1,8 @@
 """Run an attempt again until it commits, on tenacity.
 
-An attempt raises :class:`Conflict` when another one may succeed; everything else it raises is
-the caller's error and passes through. The first attempt runs without tenacity: most calls need
-no more than one. tenacity is imported with this module (6 ms), so that the first conflict does not wait for it.
+An attempt raises :class:`Conflict` if another attempt may succeed; any other error is the caller's, and passes through.
+The first attempt runs without tenacity, because most calls need only one. tenacity is imported with this module (6 ms),
+so that the first conflict does not wait for it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ T = TypeVar("T")
 _log = logging.getLogger("metastore")
 
 _CLOSE = 0.1
-"""A wait that ends so shortly before the call's deadline ended because of it (seconds)."""
+"""If a wait ends at most this long before the call's deadline, the deadline was the reason (seconds)."""
 
 
 class Conflict(Exception):
-    """This attempt lost. ``cause`` says to what; ``detail`` is for the message.
+    """This attempt lost. ``cause`` says why; ``detail`` is for the message.
 
-    ``wait`` is how long to wait for the next one, in seconds; None: the policy decides. ``entity_id`` is the entity on
-    which the attempt lost, and ``expected`` the version of it that the attempt expected, if they are known.
+    ``wait`` is how long to wait before the next attempt, in seconds; None: the policy decides. ``entity_id`` is the
+    entity on which the attempt lost, and ``expected`` its version that the attempt expected, if they are known.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Conflict(Exception):
 
 @dataclass(slots=True)
 class Effort:
-    """How one call is tried, and what its error says if it fails."""
+    """The settings for the attempts of one call, and the parts of its error message."""
 
     policy: RetryPolicy
     clock: Clock
@@ -64,24 +64,24 @@ class Effort:
     what: Callable[[], str]
     operation_id: UUID | None = None
     winner: Callable[[], str] | None = None
-    """Asked once, when the call gives up: who won."""
+    """Called once, when the call gives up: returns who won."""
     helped: Callable[[], bool] | None = None
-    """Asked when the call is done, if there are hooks: whether another operation's commit did it."""
+    """Called after success, if there are hooks: whether another operation's commit applied the call."""
     lost: int = 0
-    """How many attempts the call has lost before, in batches: its attempts are counted on from there."""
+    """How many attempts the call has lost before, in batches. Its attempts are numbered from there."""
     started: float | None = None
-    """When the call began, by the clock's ``monotonic``; None: it begins now."""
+    """The time when the call began, by the clock's ``monotonic``; None: it begins now."""
     ends: float | None = None
-    """Its deadline, by the same clock, if a call around it ends earlier; None: the policy's, from its beginning."""
+    """The deadline by the same clock, if an outer call ends earlier; None: the policy's deadline, from the start."""
 
 
 def run(attempt: Callable[[int], T], effort: Effort) -> T:
-    """Call ``attempt(1)``, ``attempt(2)`` … until one returns; return what it returned.
+    """Call ``attempt(1)``, ``attempt(2)`` … until one returns, and return its result.
 
-    After lost batches the first number is higher.
+    After lost batches, the first number is higher.
 
-    Raises DeadlineExceeded or RetriesExhausted, which name the call, the attempts, the time, the
-    last conflict and who won it.
+    Raises DeadlineExceeded or RetriesExhausted, which name the call, the attempts, the time, the last conflict and its
+    winner.
     """
     started = effort.clock.monotonic() if effort.started is None else effort.started
     number = effort.lost + 1
@@ -99,7 +99,7 @@ def run(attempt: Callable[[int], T], effort: Effort) -> T:
 
 
 class _Progress:
-    """A call's attempts so far, in tenacity's terms."""
+    """The attempts of a call so far, in the form that tenacity needs."""
 
     def __init__(self, effort: Effort, started: float, first: Conflict | None) -> None:
         self._effort = effort
@@ -126,7 +126,7 @@ class _Progress:
         assert self.last is not None
         wait = self.last.wait
         if wait is None:
-            # lost batches count as attempts, but they did not wait: the backoff counts the others only
+            # lost batches count as attempts, but they did not wait: the backoff counts only the other attempts
             own = self.number - self._effort.lost
             wait = self._effort.clock.uniform(0.0, self._policy.ceiling(own))
         if self.last.cause in NOBODY_WON:
@@ -154,7 +154,7 @@ class _Progress:
 
 
 def call_hooks(hooks: Iterable[Hook], seen: Attempt) -> None:
-    """Show an attempt to each hook. A hook's error is logged: it must not make a commit look failed."""
+    """Call each hook with an attempt. A hook's error is only logged: it must not make a commit look failed."""
     for hook in hooks:
         try:
             hook(seen)
@@ -181,7 +181,7 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
             if progress.left() > _CLOSE:
                 raise
             assert progress.last is not None
-            raise progress.last from None  # the call's own time is over: say what it was spent on
+            raise progress.last from None  # the call's own time is over: the error says what it was spent on
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Conflict),

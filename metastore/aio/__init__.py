@@ -1,1 +1,1 @@
-"""The async API: the sync store, whose waits give the event loop to other tasks."""
+"""The async API: the sync store, whose waits let other tasks of the event loop run."""

@@ -1,12 +1,12 @@
-"""Run sync code in a greenlet that gives the event loop away wherever the code waits.
+"""Run sync code in a greenlet that lets the event loop run other tasks wherever the code waits.
 
 ``await run(fn)`` calls ``fn`` on the event loop's own thread. Where ``fn``, or anything that it calls, calls
-:meth:`Core.wait`, the greenlet stops; the coroutine awaits in its place, and the greenlet goes on with what that
-returned. No lock may be held meanwhile: another task may want it on the same thread.
+:meth:`Core.wait`, the greenlet stops. The coroutine awaits in its place, and then the greenlet continues with the
+result. No lock may be held meanwhile, because another task may need it on the same thread.
 
-The greenlet shares the task's context, so that a deadline that sync code sets holds in the coroutines that it waits
-for. Cancellation of the task is raised from :meth:`Core.wait`. The clean-up that the code does then is not cancelled
-a second time.
+The greenlet shares the task's context, so a deadline that sync code sets also applies in the coroutines that it waits
+for. Cancellation of the task is raised from :meth:`Core.wait`. The clean-up that the code then does is not cancelled a
+second time.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _KEPT: Final = 256
-"""How many greenlets a thread keeps for the next calls: making one takes longer than most of what runs in it."""
+"""How many greenlets a thread keeps for the next calls: to make one takes longer than most calls."""
 
 
 class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
-    """Sync code that runs for one task; when it is over, for another one."""
+    """A greenlet with the sync code of one call. After the call, it can serve another task."""
 
     def __init__(self) -> None:
         super().__init__(self._serve)
         self.task: asyncio.Task[Any] | None = None
         self.over = False
         self.cleaning = False
-        """The task was cancelled while this code waited: what the code does now cleans up."""
+        """Whether the task was cancelled while this code waited: then the code is cleaning up."""
         self.asked = False
-        """It has asked the backend: what it asks next goes before what others begin with."""
+        """Whether the call has asked the backend before: then its next question comes before first ones of others."""
         self._abandoned = False  # the coroutine was closed: nothing can be awaited any more
         self._error: BaseException | None = None
 
     def begin(self, function: Callable[..., Any], arguments: Any, options: Any) -> Any:
-        """Call ``function``; return its result if it is over, else what it waits for."""
+        """Call ``function``; return its result if it has ended, else the awaitable that it waits for."""
         driver = getcurrent()
         self.parent, self.gr_context = driver, driver.gr_context
         self.task = asyncio.current_task()
@@ -61,7 +61,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
             function, arguments, options = self.parent.switch(result)
 
     def ended(self, result: Any) -> Any:
-        """Return the result of what is over, or raise its error, and keep the greenlet for the next call."""
+        """Return the result of a call that has ended, or raise its error, and keep the greenlet for the next call."""
         error, self._error = self._error, None
         self.gr_context = None
         if len(_idle.cores) < _KEPT:
@@ -74,7 +74,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
             del error  # the traceback has this frame
 
     def wait(self, awaitable: Awaitable[T]) -> T:
-        """Return what the task gets for ``awaitable``. Raises what that raises, CancelledError among it."""
+        """Let the task await ``awaitable``, and return the result. Raises its errors, including CancelledError."""
         if self._abandoned:
             raise GeneratorExit
         try:
@@ -88,7 +88,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
 
 
 class _Idle(threading.local):
-    """The greenlets of this thread that run nothing."""
+    """The idle greenlets of this thread."""
 
     def __init__(self) -> None:
         self.cores: list[Core] = []
@@ -98,19 +98,19 @@ _idle = _Idle()
 
 
 def current() -> Core | None:
-    """Return the core that the caller runs in; None: it runs in a thread."""
+    """Return the core in which the caller runs; None: it runs directly in a thread."""
     here = getcurrent()
     return here if type(here) is Core else None
 
 
 async def run(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """Call a sync function; return its result. Other tasks run while it waits. Raises what it raises."""
+    """Call a sync function; return its result. Other tasks run while it waits. Raises its errors."""
     core = _idle.cores.pop() if _idle.cores else Core()
     result = core.begin(function, arguments, options)
     while not core.over:
         try:
             value = await result
-        except BaseException:  # noqa: BLE001  (whatever it is, it is the sync code's)
+        except BaseException:  # noqa: BLE001  (any error goes to the sync code)
             result = core.throw(*sys.exc_info())
         else:
             result = core.switch(value)

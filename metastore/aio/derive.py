@@ -1,10 +1,9 @@
-"""Derive the async classes from the sync ones: one rule for each way in which a sync method answers.
+"""Derive the async classes from the sync ones: one rule for each kind of result of a sync method.
 
-A method becomes a coroutine. One that returns an ``Iterator`` returns a :class:`Stream`. One that returns something
-that is entered and left, such as a lease, returns an :class:`Opening`. A method that sends nothing (``bind``,
-``manager``, ``transaction``, ``exclusive``) stays as it is. A result is wrapped if its class has an async one; an
-argument is unwrapped. A function that is given may be ``async def``: it is awaited where the sync code calls
-it.
+A method becomes a coroutine. A method that returns an ``Iterator`` returns a :class:`Stream` instead. A method that
+returns a context manager, such as a lease, returns an :class:`Opening`. A method that sends nothing (``bind``,
+``manager``, ``transaction``, ``exclusive``) stays sync. A result is wrapped if its class has an async one; an argument
+is unwrapped. A function given as an argument may be ``async def``: it is awaited where the sync code calls it.
 
 The types that users see are in ``surface.pyi``, which is generated; a test compares it with the sync classes.
 """
@@ -55,21 +54,21 @@ AT_ONCE: Final = frozenset(
         "transaction",
     }
 )
-"""Methods that stay sync: they send nothing, or the sync code itself calls them (of a lease)."""
+"""Methods that stay sync: they send nothing, or (for leases) the sync code itself calls them."""
 WHOLE: Final = frozenset(
     {"backup", "close", "create_many", "export_to", "gc", "import_from", "rotate", "scrub", "verify"}
 )
-"""Long work: it runs in a separate thread, where it does not block the loop while Python runs."""
+"""Methods with long work: they run in a separate thread, where they do not block the loop."""
 INTERNAL: Final = frozenset({"place", "relate", "unrelate"})
-"""Methods that managers call on each other: they are not part of the surface."""
+"""Methods that managers call on each other. They are not part of the public surface."""
 OPENINGS: Final = frozenset({"Lease", "LeaseSet"})
-"""Results that a caller can await, or enter at once."""
+"""Results that a caller can await, or enter directly with ``async with``."""
 _DUNDERS: Final = ("__contains__", "__getitem__", "__iter__", "__len__")
 _END: Final = object()
 
 
 class Room:
-    """The place where the calls of one store run. In a transaction, one call at a time: its tasks take turns."""
+    """The place where the calls of one store run. In a transaction, its tasks take turns, with one call at a time."""
 
     def __init__(self, threads: Threads, lock: asyncio.Lock | None = None) -> None:
         self.threads = threads
@@ -88,7 +87,7 @@ class Room:
 
 
 class Derived:
-    """An async object around a sync one."""
+    """The base of an async object around a sync one."""
 
     def __init__(self, sync: Any, room: Room) -> None:
         self._sync, self._room = sync, room
@@ -115,7 +114,7 @@ class Derived:
 
 
 class Stream(AsyncIterator[T]):
-    """The items of a sync iterator. Nothing is read before the first item is asked for."""
+    """The items of a sync iterator. Nothing is read before the first item is requested."""
 
     def __init__(self, room: Room, make: Callable[[], Iterator[T]]) -> None:
         self._room, self._make = room, make
@@ -140,12 +139,12 @@ class Stream(AsyncIterator[T]):
         return self._items
 
     async def aclose(self) -> None:
-        """Yield nothing more."""
+        """End the stream: it yields nothing more."""
         self._items = iter(())
 
 
 class Opening(Generic[T]):
-    """A thing that is opened by awaiting it, or by ``async with``, which closes it at the end."""
+    """An object that is opened by awaiting it, or by ``async with``, which closes it when the block ends."""
 
     def __init__(self, open_: Callable[[], Awaitable[T]]) -> None:
         self._open = open_
@@ -180,20 +179,20 @@ def _plain(value: Any, room: Room) -> Any:
         return value._sync  # noqa: SLF001  (our own)
     if callable(value) and not isinstance(value, type):
         called = partial(_called, value, room, asyncio.get_running_loop())
-        # sets only ``__wrapped__``, so that the signature can be checked
+        # only ``__wrapped__`` is set, so that the signature can be checked
         return update_wrapper(called, value, assigned=(), updated=())
     return value
 
 
 def _called(function: Callable[..., Any], room: Room, loop: asyncio.AbstractEventLoop, *arguments: Any) -> Any:
-    """Call a caller's function from sync code; wait for what it returns, if that can be awaited."""
+    """Call a caller's function from sync code; if its result can be awaited, wait for that."""
     result = function(*[_wrapped(argument, room) for argument in arguments])
     if not inspect.isawaitable(result):
         return result
     core = current()
     if core is not None:
         return core.wait(result)
-    if _runs_here(loop):  # a method that stays sync noticed a loss: no code can await here
+    if _runs_here(loop):  # a sync method noticed a loss: no code can await here
         task = loop.create_task(_awaited(result))
         _CALLED.add(task)
         task.add_done_callback(_CALLED.discard)
@@ -220,7 +219,7 @@ async def _awaited(result: Awaitable[T]) -> T:
 
 
 def derive(sync: type, *, alone_in_room: bool = False, base: type[Derived] = Derived) -> Any:
-    """Return the async class of ``sync``. ``alone_in_room``: the tasks that use one of its objects take turns."""
+    """Return the async class of ``sync``. ``alone_in_room``: tasks that use the same object take turns."""
     public = [(name, value) for name, value in inspect.getmembers(sync, inspect.isfunction) if name[0] != "_"]
     methods = {name: value for name, value in public if name not in INTERNAL}
     members: dict[str, Any] = {name: _method(name, method) for name, method in methods.items()}
@@ -308,7 +307,7 @@ def _opening(function: Callable[..., Any]) -> Callable[..., Any]:
 def _bound(self: Derived, function: Callable[..., Any], arguments: Any, options: Any) -> Callable[[], Any]:
     room = self._room
     given = [_plain(argument, room) for argument in arguments]
-    method = getattr(self._sync, function.__name__)  # a view of a store has methods of its own
+    method = getattr(self._sync, function.__name__)  # a view of a store may have its own method
     return partial(method, *given, **{name: _plain(value, room) for name, value in options.items()})
 
 

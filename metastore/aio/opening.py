@@ -1,4 +1,4 @@
-"""Open a store for asyncio. The event loop and greenlet are imported when the first one is opened."""
+"""Open a store for asyncio. The event loop and greenlet are imported when the first store is opened."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def open_async(
 ) -> AsyncStore:
     """Open a database for asyncio: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
 
-    The options are the same as for :func:`metastore.open`. ``pool_size`` is also how many calls wait for the database
-    at once; on SQLite one does. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
+    The options are the same as for :func:`metastore.open`. ``pool_size`` is also how many calls can wait for the
+    database at once; on SQLite, only one can. Raises MigrationNeeded, BackendUnavailable, InvalidArgument.
     """
     try:
         import greenlet  # noqa: F401, PLC0415  (an extra)

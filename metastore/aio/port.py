@@ -1,8 +1,8 @@
-"""The door between sync code and the event loop: a backend and a clock whose waits let other tasks run.
+"""The interface between sync code and the event loop: a backend and a clock whose waits let other tasks run.
 
-A store on these is the async store's core. In a greenlet (:mod:`metastore.aio.core`) each call of the port goes to one
-of the store's threads, and the task waits for the thread. In a thread, such as the heartbeat of a lease, each call is
-made at once.
+The core of an async store is a sync store with these two. In a greenlet (:mod:`metastore.aio.core`), each call of the
+port goes to one of the store's threads, and the task waits for the thread. In a thread, such as the heartbeat of a
+lease, each call is made directly.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ __all__ = ["AioBackend", "AioClock", "alone"]
 T = TypeVar("T")
 
 _AT_ONCE: Final = ("close", "hearing", "leases", "pool_use", "restorer", "snapshot", "waker")
-"""Methods that need no thread, or run in one already: whole tables at one instant, a restore."""
+"""Methods that need no thread, or that run in one already (reads of whole tables, a restore)."""
 
 
 def _finished(core: Core, job: Job) -> Any:
-    """Return the result of a call when it has ended; if the task is cancelled meanwhile, end the call first."""
+    """Wait for a call to end, and return its result. If the task is cancelled meanwhile, end the call first."""
     cleaning = core.cleaning
     try:
         core.wait(job.done)
     except asyncio.CancelledError:
-        if cleaning:  # cancelled before: this call cleans up, so it runs to its end
+        if cleaning:  # the task was cancelled before: this call cleans up, so it runs to its end
             _until_over(core, job)
             return job.result()
         if not job.withdraw():
@@ -66,13 +66,13 @@ def _until_over(core: Core, job: Job) -> None:
 
 
 def alone(threads: Threads, call: Callable[[], T], *, waits: bool = False) -> T:
-    """Make a call in a separate thread while other tasks run; in a thread, make it at once."""
+    """Make a call in a separate thread while other tasks run. If the caller is a thread, make the call directly."""
     core = current()
     return call() if core is None else cast(T, _finished(core, threads.alone(call, waits=waits)))
 
 
 class _Door:
-    """A port whose methods go to the threads."""
+    """A port whose method calls go to the threads."""
 
     def __init__(self, port: Any, threads: Threads) -> None:
         self._port, self._threads = port, threads
@@ -97,7 +97,7 @@ class _Door:
 
 
 class AioBackend(_Door):
-    """A backend. See the module."""
+    """A backend whose calls go to the threads; see the module."""
 
     def __init__(self, backend: Backend, threads: Threads) -> None:
         super().__init__(backend, threads)
@@ -112,7 +112,7 @@ class AioBackend(_Door):
 
     @property
     def origin(self) -> Origin:
-        """The backend's origin. After a restart the server is asked for it, in a thread."""
+        """The backend's origin. After a restart, a thread asks the server for it."""
         known = self.known_origin if self._restarts else self._port.origin
         return cast(Origin, known or self.identify())
 
@@ -130,18 +130,18 @@ class AioBackend(_Door):
             waking.__exit__(None, None, None)
 
     def pool_use(self) -> PoolUse | None:
-        """Return how many connections are in use. A call that waits for a thread would wait for a connection."""
+        """Return how many connections are in use. A call that waits for a thread counts as waiting for a connection."""
         use: PoolUse | None = self._port.pool_use()
         return use and replace(use, waiting=use.waiting + self._threads.waiting)
 
     def close(self) -> None:
-        """Close the backend; wait for the calls under way. (In a thread of its own.)"""
+        """Close the backend, and wait for the calls under way. (Runs in a separate thread.)"""
         self._port.close()
         self._threads.close()
 
 
 class _Rows(_Door):
-    """The rows of leases."""
+    """The rows of leases; their calls go to the threads."""
 
     @contextmanager
     def waker(self, *arguments: Any) -> Iterator[LeaseWaker]:
@@ -154,7 +154,7 @@ class _Rows(_Door):
 
 
 class _AioEar:
-    """Waits in a separate thread: one for each follower of the feed."""
+    """Waits for hints in a separate thread, one for each follower of the feed."""
 
     def __init__(self, ear: Hearing, threads: Threads) -> None:
         self._ear, self._threads = ear, threads
@@ -164,7 +164,7 @@ class _AioEar:
 
 
 class _AioWaker:
-    """Waits in a separate thread: one for each waiter for leases."""
+    """Waits in a separate thread, one for each waiter for leases."""
 
     def __init__(self, waker: LeaseWaker, threads: Threads) -> None:
         self._waker, self._threads = waker, threads
@@ -180,7 +180,7 @@ class AioClock(Clock):
         core = current()
         if core is None:
             super().sleep(seconds)
-        elif not core.cleaning:  # a clean-up after a cancellation does not wait
+        elif not core.cleaning:  # a clean-up after a cancellation does not sleep
             core.wait(asyncio.sleep(seconds))
 
     def wait(self, future: Future[T], timeout: float | None = None) -> T:
@@ -204,7 +204,7 @@ async def _waited_for(future: Future[T], timeout: float | None) -> T:
 
 
 class _TaskWaker:
-    """A task waits for another one, or for a thread."""
+    """A task waits until another task, or a thread, wakes it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -225,7 +225,7 @@ class _TaskWaker:
 
     def wake(self) -> None:
         self._woken = True
-        # Its loop may be closed, whether its task has ended or not: then nobody waits here.
+        # The task's loop may be closed, even if the task has not ended: then nothing waits here.
         with suppress(RuntimeError):
             if threading.get_ident() == self._thread and not self._loop.is_closed():
                 self._end()
@@ -238,7 +238,7 @@ class _TaskWaker:
 
 
 class _Running:
-    """A task, as what holds a lease."""
+    """A task as the holder of a lease."""
 
     def __init__(self, task: asyncio.Task[Any] | None) -> None:
         self._task = task

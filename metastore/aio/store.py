@@ -1,4 +1,4 @@
-"""Put an async store together: the sync store, on a backend and a clock whose waits let other tasks run."""
+"""Assemble an async store: the sync store, on a backend and a clock whose waits let other tasks run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def opened(
     cache: Cache | None = None,
     read_from: Iterable[str] = (),
 ) -> AsyncStore:
-    """Return an open store. Raises what :func:`metastore.open` raises."""
+    """Open a store. Raises the errors of :func:`metastore.open`."""
     named = clean_admins(admins)
     check_cache(cache, url)
     connecting = Threads(Limits())
@@ -45,12 +45,12 @@ async def opened(
     except BaseException:
         backend.close()
         raise
-    # replicas have their own threads: a replica that does not answer blocks no call of the primary
+    # replicas have their own threads, so a replica that does not answer blocks no call of the primary
     replicas = {name: AioBackend(one, Threads(Limits(size, max_wait), policy.deadline)) for name, one in found.items()}
     make_store = partial(
         Store, parsed, AioBackend(backend, threads), policy, principal, AioClock(), named, cache, replicas
     )
-    # a cache asks the database before it serves, and replicas are looked at
+    # in a thread, because a cache asks the database before it serves, and replicas are checked
     store = make_store() if cache is None and not replicas else await run(alone, connecting, make_store)
     make: Any = AsyncStore
     return cast(AsyncStore, make(store, Room(threads)))

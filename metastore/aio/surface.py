@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _LOOKS: Final = 0.1
-"""How often a task that waits for the loss of a lease looks (seconds)."""
+"""How often a task that waits for the loss of a lease checks the lease (seconds)."""
 
 AsyncStore = derive(Store)
 AsyncTransaction = derive(Transaction, alone_in_room=True)
@@ -79,14 +79,14 @@ Mapping.register(AsyncLeaseSet)
 
 @stands_for(Lost)
 class AsyncLost(Derived):
-    """Set when a lease is lost."""
+    """An event that is set when a lease is lost."""
 
     def is_set(self) -> bool:
-        """Whether the lease is lost by now."""
+        """Whether the lease is lost."""
         return bool(self._sync.is_set())
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the lease is lost, at most ``timeout`` seconds (None: without an end); return whether it is."""
+        """Wait until the lease is lost, at most ``timeout`` seconds (None: no limit); return whether it is lost."""
         ends = None if timeout is None else SYSTEM.monotonic() + timeout
         while not self.is_set() and (ends is None or SYSTEM.monotonic() < ends):
             await asyncio.sleep(_LOOKS if ends is None else min(_LOOKS, max(0.0, ends - SYSTEM.monotonic())))

@@ -1,11 +1,11 @@
-"""The threads of an async store: in each, one call of the backend waits at a time.
+"""The threads of an async store: each one makes one call of the backend at a time.
 
-A call that waits for a thread can be withdrawn: then nothing was sent. A call that runs cannot; it is asked to stop
-(:class:`metastore.deadlines.Stop`), which ends a statement at the server as a deadline does, and it is waited for.
-So no call goes on after its task was cancelled.
+A call that waits for a thread can be withdrawn: then nothing was sent. A running call cannot be withdrawn. It is asked
+to stop (:class:`metastore.deadlines.Stop`), which ends a statement at the server as a deadline does, and the task waits
+for it. So no call continues after its task was cancelled.
 
-After the store was closed, calls that clean up are still made, as those of a sync store are: what was announced is
-withdrawn, and marks are removed.
+After the store was closed, calls that clean up are still made, as in a sync store: they withdraw announced intents, and
+remove marks.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from metastore.errors import BackendUnavailable, DeadlineExceeded, StoreClosed
 __all__ = ["Job", "Threads"]
 
 _TURN = 4
-"""Of so many calls that threads take, one is the oldest that is not urgent."""
+"""One in this many calls that the threads take is the oldest call that is not urgent."""
 
 
 class Job:
-    """One call, from the task that makes it to a thread and back."""
+    """One call on its way from a task to a thread and back."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
@@ -42,9 +42,9 @@ class Job:
         self._started = threading.Lock()  # taken once: by the thread that runs the call, or to withdraw it
         self._loop = asyncio.get_running_loop()
         self.done = self._loop.create_future()
-        """Wakes the task, which looks at :attr:`over` then: cancelling the task cancels this, and not the call."""
+        """Wakes the task, which then checks :attr:`over`. Cancelling the task cancels this future, not the call."""
         self.over = False
-        """The call ended, or was withdrawn. Known to the loop's thread."""
+        """Whether the call has ended or was withdrawn. Used only by the loop's thread."""
         self.timer: asyncio.TimerHandle | None = None
         self._ends = math.inf
         self._late: BaseException | None = None
@@ -57,7 +57,7 @@ class Job:
         self.timer = self._loop.call_later(seconds, self.withdraw, error)
 
     def run(self, free: Callable[[], None]) -> None:
-        """Make the call, unless it was withdrawn; call ``free`` before the task is told. (In a thread.)"""
+        """Make the call, unless it was withdrawn; call ``free`` before the task is woken. (Runs in a thread.)"""
         made = self._started.acquire(blocking=False)
         if made:
             try:
@@ -77,7 +77,7 @@ class Job:
     def _tell(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._finish)
-        except RuntimeError:  # the loop was closed: nobody waits any more
+        except RuntimeError:  # the loop was closed: no task waits any more
             return
 
     def _finish(self) -> None:
@@ -88,7 +88,7 @@ class Job:
             self.done.set_result(None)
 
     def withdraw(self, error: BaseException | None = None) -> bool:
-        """Make sure that the call is never made; False: it was begun. With ``error``, the task gets that."""
+        """Make sure that the call is never made; False: it has begun. The task gets ``error``, if there is one."""
         if not self._started.acquire(blocking=False):
             return False
         self._error = error
@@ -100,12 +100,12 @@ class Job:
         self._stop.asked = True
 
     def again(self) -> asyncio.Future[None]:
-        """Return a new future to wait for the end with, after the task was cancelled."""
+        """Return a new future with which a cancelled task waits for the end."""
         self.done = self._loop.create_future()
         return self.done
 
     def result(self) -> Any:
-        """Return what the call returned, or raise its error."""
+        """Return the result of the call, or raise its error."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -115,14 +115,15 @@ class Job:
 class _Calls:
     """The calls that wait for a thread, the urgent ones first.
 
-    What a call has begun goes on at once: between its read and its commit, others change what it read. But of ``_TURN``
-    calls one is not urgent, if one waits: a search through many pages must not keep all others from beginning.
+    The next step of a call that has begun is urgent, because other operations may change, between its read and its
+    commit, the rows that it read. But one in ``_TURN`` calls is not urgent, if such a call waits: a search through many
+    pages must not keep other calls from starting.
     """
 
     def __init__(self) -> None:
         self._there: SimpleQueue[None] = SimpleQueue()
         self._urgent, self._others = deque[Job](), deque[Job]()
-        self._lock = threading.Lock()  # two threads must not take one call; held for no call
+        self._lock = threading.Lock()  # two threads must not take one call; never held during a call
         self._taken = 0
 
     def put(self, job: Job, *, urgent: bool = False) -> None:
@@ -130,7 +131,7 @@ class _Calls:
         self._there.put(None)
 
     def end(self) -> None:
-        """Let one thread end, after the calls that wait."""
+        """Let one thread end, after the waiting calls."""
         self._there.put(None)
 
     def get(self) -> Job | None:
@@ -145,38 +146,38 @@ class _Calls:
 
 
 class Threads:
-    """At most ``limits.size`` threads, which begin with the calls and end when the store is closed.
+    """At most ``limits.size`` threads, which start with the first calls and end when the store is closed.
 
     Any event loop may use them. A forked child has its own.
     """
 
     def __init__(self, limits: Limits, deadline: float = math.inf) -> None:
-        """``deadline`` (seconds) holds for calls that set none themselves."""
+        """``deadline`` (seconds) applies to calls that do not set one."""
         self._limits, self._deadline = limits, deadline
         self._be_new()
 
     def _be_new(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # counts and lists change in the loop and in threads; held for no call
+        self._lock = threading.Lock()  # counts and lists change in the loop and in threads; never held during a call
         self._calls = _Calls()
         self._workers: list[threading.Thread] = []
         self._waits: set[Job] = set()
         self._under_way = 0
         self._closed = False
         self._last: SimpleQueue[Job] = SimpleQueue()
-        """Calls that clean up after the store was closed, and how many threads make them."""
+        """The calls that clean up after the store was closed. The next attribute counts the threads that make them."""
         self._cleaners = 0
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for a thread."""
+        """The number of calls that wait for a thread."""
         return max(0, self._under_way - self._limits.size)
 
     def submit(self, call: Callable[[], Any], *, urgent: bool = False) -> Job:
         """Make a call in one of the threads, an urgent one before others. Raises StoreClosed.
 
-        If all are busy, it waits as long as it may wait for a connection: the job then ends with PoolExhausted, or
-        with DeadlineExceeded.
+        If all threads are busy, the call waits as long as it may wait for a connection. After that, the job ends with
+        PoolExhausted or DeadlineExceeded.
         """
         if os.getpid() != self._pid:
             self._be_new()
@@ -194,7 +195,7 @@ class Threads:
         return job
 
     def _clean_up(self, job: Job) -> Job:
-        """Make a call after the end, if it withdraws what another one left behind; raises StoreClosed. (Locked.)"""
+        """Make a call after the store was closed, if it only cleans up. Raises StoreClosed. (The lock is held.)"""
         if not cleans_up():
             raise StoreClosed
         self._last.put(job)
@@ -219,7 +220,7 @@ class Threads:
             job.run(lambda: None)
 
     def _begin(self) -> None:
-        """Start one more thread. If none can be started, the call waits for one that is there, or fails."""
+        """Start one more thread. If that fails, the call waits for an existing thread, or fails if there is none."""
         name = f"metastore-async-{len(self._workers) + 1}"
         thread = threading.Thread(target=self._work, args=(self._calls,), name=name, daemon=True)
         try:
@@ -250,7 +251,7 @@ class Threads:
             self._under_way -= 1
 
     def alone(self, call: Callable[[], Any], *, waits: bool = False) -> Job:
-        """Make a call in a thread of its own: one that takes long. ``waits``: closing the store ends it early."""
+        """Make a long call in a separate thread. ``waits``: the call only waits, so closing the store ends it early."""
         if os.getpid() != self._pid:
             self._be_new()
         job = Job(call)
@@ -265,7 +266,7 @@ class Threads:
         return job
 
     def close(self) -> None:
-        """Wait until the calls under way have ended; no more begin. Not for one of these threads."""
+        """Wait until the calls under way have ended; no more start. One of these threads must not call this."""
         with self._lock:
             closed, self._closed = self._closed or os.getpid() != self._pid, True
         if closed:

@@ -9,7 +9,7 @@ the last node of the path and read locks above it. Callers keep their code; the 
 - ``"bridged"``: a section for writing is exclusive among all processes, and its lease's fencing token is checked in
   the store's commits (``lease=section.lease``). A section for reading takes no lock: it is validated at its end.
 
-After the last stage a call site drops the lock, and calls the managers alone. docs/proposal.md goes through all stages.
+After the last stage a call site drops the lock, and only calls the managers. docs/proposal.md goes through all stages.
 """
 
 from metastore.bridge.bridge import Bridge, do_with_tree_lock, install, installed, tree_lock

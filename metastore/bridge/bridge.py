@@ -27,7 +27,7 @@ __all__ = ["Bridge", "do_with_tree_lock", "install", "installed", "tree_lock"]
 R = TypeVar("R")
 
 _RUNS_AT_ONCE = 1e6
-"""Only the timeout bounds the runs of a section for reading: each run loses to a committed change."""
+"""A retry budget without end: only the timeout bounds a section's runs, each of which loses to a committed change."""
 
 
 class _Changed(Exception):
@@ -78,14 +78,14 @@ class Bridge:
 
         ``with bridge.tree_lock("lake.sales.shop", "write") as section: …``. ``path``: a path, or ``()`` for the root;
         it need not exist. ``changes``: the path that the block changes, if that is not ``path`` itself, such as a table
-        that is created under the lock of its schema. The stage ``"shadow"`` compares its row. ``site``: the name in the
-        report (None: the caller's file and line). ``stage``: the stage of this call alone. ``timeout``: how long to
-        wait for the lock (seconds).
+        that is created under the lock of its schema. The stage ``"shadow"`` compares the row of that path. ``site``:
+        the name in the report (None: the caller's file and line). ``stage``: the stage of this call alone. ``timeout``:
+        how long to wait for the lock (seconds).
 
-        Raises DeadlineExceeded after the timeout, InvalidArgument, BackendUnavailable. Two more errors come in the
-        stage ``"bridged"``. A block for reading raises VersionConflict at its end, even instead of its own error, if
-        anything at the path or below has changed: run it again, or use :func:`do_with_tree_lock`, which does that. The
-        store's commits raise LeaseLost once another process has taken the section over; they write nothing.
+        Raises DeadlineExceeded after the timeout, InvalidArgument, BackendUnavailable. The stage ``"bridged"`` has two
+        more errors. A block for reading raises VersionConflict at its end, even instead of its own error, if anything
+        at the path or below has changed. Then run the block again, or use :func:`do_with_tree_lock`, which does that.
+        The store's commits raise LeaseLost once another process has taken the section over; they write nothing.
         """
         where = caller(__package__) if site is None else site
         try:
@@ -97,7 +97,7 @@ class Bridge:
     def _section(
         self, path: Path, mode: Mode, changes: Path | None, where: str, stage: Stage | None, timeout: float
     ) -> AbstractContextManager[Section]:
-        """Return the section of one call. At the end of one for reading it may raise _Changed."""
+        """Return the section of one call. A section for reading may raise _Changed at its end."""
         names = parse_path(path) if path not in ((), "") else ()
         if mode not in ("read", "write"):
             raise InvalidArgument(f"a lock is taken for 'read' or for 'write', not {shown(mode)}")
@@ -134,8 +134,8 @@ class Bridge:
     def _written(self, names: tuple[str, ...], timeout: float) -> Iterator[Section]:
         assert self._exclusive is not None
         ends = self._clock.monotonic() + timeout
-        # the tree first: threads of this process wait there without asking the database, and it keeps calls out that
-        # are not bridged yet
+        # take the tree's lock first: threads of this process wait there without database calls, and it keeps out calls
+        # that are not bridged yet
         with self._tree.locked(names, "write", timeout):
             left = max(ends - self._clock.monotonic(), 0.001)
             with self._exclusive.section(names, left) as lease:
@@ -149,7 +149,7 @@ class Bridge:
         with self._exclusive.noted() as own:
             try:
                 yield Section(names, "read", "bridged")
-            except Exception as error:  # the error may rest on reads of two instants
+            except Exception as error:  # the error may come from reads at two instants
                 _check(watch, names, own, error)
                 raise
             _check(watch, names, own)
@@ -168,7 +168,8 @@ class Bridge:
         """Call ``function`` with the section under the lock of a path, and return what it returned.
 
         A bridged section for reading is run again until nothing changes while it runs: ``function`` may be called
-        several times. Otherwise as :meth:`tree_lock`. Raises DeadlineExceeded too if every run in ``timeout`` met one.
+        several times. Otherwise it works as :meth:`tree_lock`. Also raises DeadlineExceeded if a change was committed
+        during every run within ``timeout``.
         """
         where = caller(__package__) if site is None else site
         timeout = positive_seconds(timeout, "a timeout")
@@ -184,16 +185,16 @@ class Bridge:
         return run(attempt, Effort(policy, self._clock, bucket, lambda: f"the section that reads {path!r}"))
 
     def report(self) -> Report:
-        """Return what the stage ``"shadow"`` has recorded, by call site."""
+        """Return the records of the stage ``"shadow"``, by call site."""
         return self._recorder.report()
 
 
 def _check(
     watch: Subtree | None, names: tuple[str, ...], own: Sequence[LeaseToken], error: Exception | None = None
 ) -> None:
-    """Raise VersionConflict if what a section rests on has changed; ``error`` is what its block raised.
+    """Raise _Changed if the data that a section rests on has changed; ``error`` is the exception of its block.
 
-    The block's own writes, in sections for writing inside of it, do not count: in the tree they would not either.
+    The block's own writes, in sections for writing inside it, do not count: a lock tree would not block them either.
     """
     if watch is not None and (changed := watch.changes(own)):
         path = format_path(names) or "the root"
@@ -205,9 +206,9 @@ _installed = Bridge()
 
 
 def install(store: Store | None = None, stage: Stage = "lock", *, ttl: float = 30.0) -> Bridge:
-    """Let :func:`tree_lock` of this process use a new bridge, and return it. Call it where the process starts.
+    """Install a new bridge for :func:`tree_lock` in this process, and return it. Call it where the process starts.
 
-    Sections that run keep the tree that they began with, so call it before the first one. Raises InvalidArgument.
+    Running sections keep the tree that they began with, so call it before the first one. Raises InvalidArgument.
     """
     global _installed  # noqa: PLW0603  (call sites name no bridge, as they named no lock manager)
     _installed = Bridge(store, stage, ttl=ttl)
@@ -215,7 +216,7 @@ def install(store: Store | None = None, stage: Stage = "lock", *, ttl: float = 3
 
 
 def installed() -> Bridge:
-    """Return the bridge of this process. Without :func:`install` it is a lock tree alone."""
+    """Return the bridge of this process. Without :func:`install` it is only a lock tree."""
     return _installed
 
 

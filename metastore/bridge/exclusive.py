@@ -1,9 +1,10 @@
 """Sections for writing that are exclusive among all processes: leases with fencing tokens, in the shape of the tree.
 
-A section holds the lease of its path. It also keeps out sections above and below it, as the tree does, without shared
-locks: each first takes its own lease and then looks for others, so that of two at least one sees the other. The lower
-one gives way. The upper one waits for those below to end. A lease whose time is over is taken over once, so that a
-late commit under it is refused. Until that worked, its section has not ended.
+A section holds the lease of its path. It also keeps out sections above and below it, as the tree does, but without
+shared locks. Each section first takes its own lease and then looks for others, so of two sections at least one sees the
+other. The lower section gives way. The upper section waits until those below have ended. An expired lease is acquired
+once more, so that a late commit under its old token is refused. Until that succeeds, the section of the expired lease
+counts as running.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["Exclusive"]
 
 _PREFIX = "tree:"
 _LOOKS = 0.01
-"""How often a section looks whether another one has ended (seconds)."""
+"""How often a section checks whether another one has ended (seconds)."""
 
 
 class _Own(NamedTuple):
@@ -39,11 +40,11 @@ class Exclusive:
     def __init__(self, leases: Leases, clock: Clock, ttl: float) -> None:
         self._leases, self._clock, self._ttl = leases, clock, ttl
         self._held: ContextVar[tuple[_Own, ...]] = ContextVar("held", default=())
-        """The paths that this thread or task has for itself, outermost first. An interrupt may leave one behind."""
+        """The sections that this thread or task holds, outermost first. An interrupt may leave an entry behind."""
         self._notes: ContextVar[tuple[list[LeaseToken], ...]] = ContextVar("notes", default=())
 
     def holds(self, names: tuple[str, ...]) -> bool:
-        """Whether this thread has the path, or one above it, for itself."""
+        """Whether this thread or task holds the lease of the path, or of one above it."""
         return any(names[: len(one)] == one for one in self._mine())
 
     def _mine(self) -> list[tuple[str, ...]]:
@@ -67,7 +68,7 @@ class Exclusive:
     def section(self, names: tuple[str, ...], timeout: float) -> Iterator[Lease]:
         """Hold the path's lease, and keep out sections above and below. Raises DeadlineExceeded after ``timeout`` s.
 
-        A path that is too long for a lease's name is held with the longest one above it that is not.
+        If a path is too long for a lease's name, the longest path above it that fits is held instead.
         """
         ends = self._clock.monotonic() + timeout
         while len(_plain(names)) > MAX_NAME:
@@ -103,7 +104,7 @@ class Exclusive:
             raise DeadlineExceeded(f"{_shown(names)} was not free in time: {held}") from held
 
     def _others(self, names: tuple[str, ...]) -> _Others:
-        """Return the holders above and below, after the end of those whose time is over."""
+        """Return the holders above and below; expired leases are taken over first, and then left out."""
         mine = {_plain(one) for one in self._mine()}
         above = {_plain(names[:depth]) for depth in range(len(names))} - mine
         below = _plain(names) + ("." if names else "")
@@ -118,9 +119,10 @@ class Exclusive:
         return others
 
     def _fenced(self, holder: Holder) -> bool:
-        """Take a lease over whose time is over: a commit under its token, however late, is refused from now on.
+        """Take over an expired lease, so that from now on every commit under its old token is refused.
 
-        False: others come first, also those who died while they waited. Its token is still good until they had it.
+        Return False while other waiters come first, even dead ones. The old token stays valid until one of them gets
+        the lease.
         """
         try:
             self._leases.acquire(holder.name, ttl=self._ttl).release()
@@ -137,7 +139,7 @@ class Exclusive:
 
 
 class _Others(NamedTuple):
-    """The holders of a path above, and those of one below."""
+    """The holders of leases above a path, and of leases below it."""
 
     above: list[Holder]
     below: list[Holder]

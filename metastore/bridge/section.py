@@ -20,7 +20,7 @@ STAGES: tuple[Stage, ...] = ("lock", "shadow", "bridged")
 class Section:
     """The code that runs under one lock: ``with tree_lock(path, mode) as section: …``.
 
-    ``lease`` is None but in a bridged section for writing. Hand it to each mutation of the store
+    ``lease`` is None except in a bridged section for writing. Hand it to each mutation of the store
     (``store.tables.alter(…, lease=section.lease)``): a commit after a take-over then raises LeaseLost and changes
     nothing. ``token`` is its fencing token, for what the section writes elsewhere.
     """

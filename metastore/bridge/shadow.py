@@ -1,8 +1,8 @@
 """Record what each lock of a call site cost, and whether a compare-and-swap would have conflicted instead.
 
 Before a section asks for its lock, it reads the versions that a compare-and-swap would compare. That takes one or two
-more round trips for each section: to measure is not free. If they have changed when the lock is acquired, a
-compare-and-swap that began at the request would have conflicted and been tried again. If not, the wait was for nothing.
+more round trips for each section, so measuring is not free. If they have changed when the lock is acquired, a
+compare-and-swap that began at the request would have conflicted and been tried again. If not, the wait was unnecessary.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Site:
     mode: Mode
     sections: int
     waited: int
-    """How many did not get the lock within a millisecond."""
+    """How many sections did not get the lock within a millisecond."""
     wait: float
     longest_wait: float
     held: float
     conflicts: int
     """How many compare-and-swaps would have conflicted (for reading: how many validations would have failed)."""
     retries: int
-    """How many changes they would have lost to: each costs one attempt more, at most."""
+    """How many committed changes caused these conflicts: each costs at most one more attempt."""
     wait_saved: float
     """The waits of sections that would not have conflicted."""
 
@@ -91,7 +91,7 @@ class Recorder:
             )
 
     def report(self) -> Report:
-        """Return what was recorded until now."""
+        """Return the report of all sections so far."""
         with self._lock:
             return Report(tuple(sorted(self._sites.values(), key=lambda one: -one.wait)))
 

@@ -1,7 +1,8 @@
-"""A tree of read-write locks in this process: the last node of a path as asked, all above it for reading.
+"""A tree of read-write locks in this process: a call locks a path's last node in its mode, and all above for reading.
 
-A thread that holds a node may take it again, also for reading while it writes. To write what it only reads raises
-InvalidArgument: two such threads would wait for each other for ever. Nodes live while a thread uses them.
+A thread that holds a node may take it again, also for reading while it writes. If it asks to write a node that it only
+reads, InvalidArgument is raised: two such threads would wait for each other for ever. A node exists only while a thread
+uses it.
 """
 
 from __future__ import annotations

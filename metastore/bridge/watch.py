@@ -1,8 +1,8 @@
 """Find out whether something changed between two moments, without a lock.
 
-A :class:`Row` is what a compare-and-swap on one entity would compare: the scope versions of its ancestors, its id and
-its version. A :class:`Subtree` is what a section for reading rests on: an entity, its ancestors' places, and everything
-below it.
+A :class:`Row` has the values that a compare-and-swap on one entity would compare: the scope versions of its ancestors,
+its id and its version. A :class:`Subtree` covers the data that a section for reading rests on: an entity, its
+ancestors' places, and everything below it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Seen(NamedTuple):
 
 
 class Row:
-    """One entity's row, and its place. A look is one round trip, and one more for each level that is missing."""
+    """One entity's row, and its place. A look takes one round trip, and one more for each missing level."""
 
     def __init__(self, store: Store, names: tuple[str, ...]) -> None:
         self._store, self._names = store, names
@@ -58,7 +58,7 @@ class Row:
         return _Seen((), None, 0)
 
     def changes(self) -> int:
-        """Return how many versions the row has gained; at least 1 if it, or a place above it, is another now."""
+        """Return how many versions the row has gained; at least 1 if the entity, or a place above it, has changed."""
         now, before = self._look(self._names), self._seen
         if now == before:
             return 0
@@ -66,10 +66,10 @@ class Row:
 
 
 class Subtree:
-    """An entity with all that is below it, and the ways that lead to it.
+    """An entity, everything below it, and the path that leads to it.
 
-    It rests on the change feed: two round trips where nothing changed, else it reads what has changed in the whole
-    store since then. An alter of an ancestor changes nothing here; a rename, move, drop or restore of one does.
+    It uses the change feed: two round trips if nothing changed, else it reads all changes of the store since then. An
+    alter of an ancestor does not count; a rename, move, drop or restore of one does.
     """
 
     def __init__(self, store: Store, names: tuple[str, ...]) -> None:
@@ -107,7 +107,7 @@ class Subtree:
 
 
 def _folded(path: str | None) -> tuple[str, ...] | None:
-    """Return a path's names, folded: catalogs that fold take both spellings for one name."""
+    """Return a path's names, folded, because catalogs that fold treat both spellings as one name."""
     if path is None:
         return None
     try:

@@ -1,1 +1,4 @@
-"""Keep what is read: a read from the cache is as true as one from the database. docs/cache.md has the proof."""
+"""Keep answers of the database in memory.
+
+A read from the cache is as correct as one from the database: see docs/cache.md.
+"""

@@ -1,12 +1,12 @@
-"""Keep the answers that are used often, within a number and a size. One thread at a time calls it.
+"""Keep the answers that are used most, up to a number and a size. Only one thread at a time may call this.
 
-W-TinyLFU (``theine_core``) decides. It estimates how often each answer is used, even after the answer has gone. A new
-answer stays if it is used more often than the one that it would replace. So a scan of things that are read once does
-not push out what is read again and again. W-TinyLFU bounds only the number of answers. So this module adjusts that
-number to the size in bytes, as answers come.
+The policy W-TinyLFU (``theine_core``) decides. It estimates how often each answer is used, even after the answer was
+evicted. A new answer stays if it is used more often than the one that it would replace. So a scan that reads each
+entity once does not evict the entities that are read again and again. W-TinyLFU limits only the number of answers. So
+this module adjusts that number, as answers arrive, to keep to the size in bytes.
 
-A reader does not call it. It appends the answer that it used to the list ``used``, once until the list is counted. That
-needs no lock.
+A reader does not call this module. It appends the answer that it used to ``used``, at most once until ``used`` is
+counted. That needs no lock.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ __all__ = ["Bounded"]
 
 _NUMBERS: Final = (1 << 64) - 1
 _BEGINS: Final = 100_000
-"""How many answers may stay at first, at most: the policy takes memory for as many as may stay."""
+"""The limit on the number of answers at first, at most: the policy allocates memory for the full number."""
 _FITS: Final = 0.95
-"""The part of the fitting answers that stays when the bytes are exceeded: so they are not exceeded again soon."""
+"""If the bytes are exceeded, this share of the answers that fit stays, so that there is room for some time."""
 _ROOMY: Final = 0.75
-"""Below this part of the bytes, the number of answers may grow."""
+"""Below this share of the bytes, the number of answers may grow."""
 _GROWS: Final = 1.25
 _MOST_USES: Final = 8
-"""How many uses of an answer count when it begins to count again."""
+"""How many uses of an answer a new policy takes over, at most."""
 
 
 class Bounded:
-    """Answers by key, in the order in which they came."""
+    """Answers by key, in the order of arrival."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most, self._most_bytes = most, most_bytes
         self.all: dict[Hashable, Entry] = {}
         self.used: deque[Entry] = deque()
-        """Answers that were used since they were counted last; each has ``used`` set."""
+        """Answers that were used since the last count; each has ``used`` set."""
         self.bytes = 0
         self._keys: dict[int, Hashable] = {}
         self._may = min(most, _BEGINS)
@@ -55,7 +55,7 @@ class Bounded:
         self.bytes = 0
 
     def pop(self, key: Hashable) -> Entry | None:
-        """Remove an answer and return it; None: it is not here."""
+        """Remove an answer and return it; None: it is not kept."""
         entry = self.all.pop(key, None)
         if entry is not None:
             self.bytes -= entry.size
@@ -65,7 +65,7 @@ class Bounded:
         return entry
 
     def put(self, key: Hashable, entry: Entry) -> list[tuple[Hashable, Entry]]:
-        """Keep an answer under a new key; return the answers that had to go, perhaps this one."""
+        """Keep an answer under a new key; return the evicted answers, perhaps including this one."""
         if entry.size > self._most_bytes:
             return [(key, entry)]
         self._count_used()
@@ -98,11 +98,11 @@ class Bounded:
         return [] if entry is None else [(key, entry)]
 
     def _resized(self, may: int) -> list[tuple[Hashable, Entry]]:
-        """Change the number of answers to ``may``, and keep the most used ones; return those that had to go."""
+        """Limit the number of answers to ``may``, keep the most used ones, and return the evicted ones."""
         self._may = max(1, may)
         self._policy = TlfuCore(self._may)
         uses = {number: self.all[key].uses for number, key in self._keys.items()}
-        # a new policy knows no uses: it must have them before the answers come, because they decide which ones stay
+        # a new policy knows no uses: it must get them before the answers, because they decide which answers stay
         self._policy.access([number for number, count in uses.items() for _ in range(min(count, _MOST_USES))])
         gone = self._evicted(self._policy.set([(number, 0) for number in uses]))  # 0: it never expires
         # a use of an existing answer moves it to the protected part

@@ -1,8 +1,8 @@
-"""The answers that a cache keeps, indexed by what a change touches. One thread at a time calls it.
+"""The answers that a cache keeps, indexed by what a change can affect. Only one thread at a time may call this.
 
 An error or an interrupt may end a change of the indexes in the middle. Then they do not agree with each other, and the
-next change forgets all answers first. Reads meanwhile are safe: an answer is indexed before it is kept, and until it is
-not kept any more.
+next change forgets all answers first. Reads in the meantime are safe, because an answer is indexed before it is kept,
+and until after it is removed.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _Index = dict[Hashable, set[Hashable]]
 
 
 class Entries:
-    """Answers by key, and by what they rest on."""
+    """Answers by key, and by the entities and paths that they depend on."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._kept = Bounded(most, most_bytes)
         self._whole = True
-        """No change was ended in the middle."""
+        """Whether no change of the indexes was interrupted."""
         self._of: _Index = {}
         """By an entity's id: the answers that contain this entity."""
         self._below: _Index = {}
         """By an entity's id: the answers whose path runs through it."""
         self._absent: _Index = {}
-        """By a path that leads nowhere: the answers that say so."""
+        """By a path that does not exist: the answers that say so."""
         self._children: _Index = {}
-        """By an entity's id: the answers that change when its set of children does."""
+        """By an entity's id: the answers that depend on its set of children."""
         self.all = self._kept.all
-        """All of them, for reads that need no lock."""
+        """All answers, for reads that need no lock."""
         self.used = self._kept.used
-        """Where such a read notes that it used an entry."""
+        """The entries that such reads have used."""
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -46,11 +46,11 @@ class Entries:
 
     @property
     def bytes(self) -> int:
-        """The estimated memory."""
+        """The estimated memory of all answers, in bytes."""
         return self._kept.bytes
 
     def get(self, key: Hashable) -> Entry | None:
-        """Return what is kept, and note that it was used."""
+        """Return the kept answer, and note the use; None: there is none."""
         entry = self.all.get(key)
         if entry is not None and not entry.used:
             entry.used = True
@@ -58,7 +58,7 @@ class Entries:
         return entry
 
     def version_of(self, entity_id: int) -> int | None:
-        """Return the version that is kept of an entity; None: it is not kept."""
+        """Return the kept version of an entity; None: the entity is not kept."""
         for key in self._of.get(entity_id, ()):
             found = self.all[key].found
             if isinstance(found, Entity):
@@ -81,7 +81,7 @@ class Entries:
         self._whole = True
 
     def evict(self, change: Touch) -> None:
-        """Forget what a change makes untrue."""
+        """Remove the answers that a change makes outdated."""
         self._begin_change()
         if change.entity_id is not None:
             index = self._of if change.action == "alter" else self._below
@@ -93,7 +93,7 @@ class Entries:
         self._whole = True
 
     def evict_announced(self, what: Covered) -> None:
-        """Forget what an announced change may make untrue."""
+        """Remove the answers that an announced change may make outdated."""
         self._begin_change()
         if 0 in what.scopes:
             self._evict(self.all)
@@ -121,7 +121,7 @@ class Entries:
             self._forget(key, entry)
 
     def _forget(self, key: Hashable, entry: Entry) -> None:
-        """Take what is not kept any more out of the indexes."""
+        """Remove an answer that is no longer kept from the indexes."""
         for index, at in self._places(entry):
             keys = index.get(at)
             if keys is not None:
@@ -130,7 +130,7 @@ class Entries:
                     del index[at]
 
     def _places(self, entry: Entry) -> Iterator[tuple[_Index, Hashable]]:
-        """Yield where an entry is in the indexes."""
+        """Yield each index that lists an entry, with the entry's place in it."""
         for at in entry.ids:
             yield self._below, at
         for at in entry.content:

@@ -1,8 +1,8 @@
-"""Decide at each read, by the clocks, whether a member may still answer from memory: the fence.
+"""The fence: decide at each read, by the clocks, whether a member may still answer from memory.
 
-A lease is over when any of three clocks says so. The monotonic clock stops while a machine sleeps. Boottime is
-not available everywhere. Only the wall clock goes on in a virtual machine that was stopped and copied. If it goes back
-behind the lease's beginning, it tells nothing, and the lease is over too. A flag that a timer sets would not do: a
+A lease is over when any of three clocks says so. The monotonic clock stops while a machine sleeps. Boottime is not
+available everywhere. Only the wall clock advances while a virtual machine is stopped and copied. If it is set back to
+before the lease's start, it proves nothing, and the lease is over, too. A flag that a timer sets would not suffice: a
 process that was stopped could answer before its timer runs.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["CacheLease"]
 
 
 class CacheLease:
-    """The entries of one registration, and until when they may be used. A new registration has a new object.
+    """The entries of one registration, and the time until which they may be used. Each registration has its own object.
 
     So a thread that slept between its look at the entries and its look at the clocks finds this lease over, even if its
     process has registered again since.
@@ -28,11 +28,11 @@ class CacheLease:
         self.clocks = clock.readers()
         self.entries, self.used = kept.all, kept.used
         self.serving = False
-        """Answers may be kept: all transactions that are older than the registration are over."""
+        """Whether answers may be kept: all transactions older than the registration are over."""
         self.end()
 
     def note(self, entry: Entry) -> None:
-        """Note that an entry was used, once until that is counted."""
+        """Note the use of an entry, at most once until the uses are counted."""
         if not entry.used:
             entry.used = True
             self.used.append(entry)
@@ -42,7 +42,7 @@ class CacheLease:
         self.mono = self.boot = self.wall = self.wall_from = 0.0
 
     def last(self, since: Instant, ttl: float) -> None:
-        """Let the lease last for ``ttl`` seconds from ``since``, an instant *before* the renewal was sent."""
+        """Make the lease last for ``ttl`` seconds from ``since``, an instant *before* the renewal was sent."""
         self.mono, self.boot, self.wall = since.monotonic + ttl, since.boottime + ttl, since.wall + ttl
         self.wall_from = since.wall
 

@@ -1,12 +1,12 @@
-"""Decide whether an answer of the database may be kept (the fill). One thread at a time calls it.
+"""The fill: decide whether an answer of the database may be kept. Only one thread at a time may call this.
 
-Before it sends the question, the member notes the announcements of its last look, and how many there were. It keeps the
-answer unless one of those, or a later one, covers it. The member acknowledged every other announcement before the
-question: the change is in the answer, or was given up.
+Before it sends a question, the member notes the announcements of its last look, and how many it has seen in all. It
+keeps the answer unless one of these announcements, or a later one, covers it. It acknowledged every other announcement
+before the question, so the answer contains that change, or the change was given up.
 
-An announcement may be over although the last look shows it, because the answer itself may show its change. That holds
-if no other announcement covers the entity, and the answer has a newer version than the entity had when the member saw
-the announcement, or has had since. docs/cache.md has the proof.
+An announcement of the last look may already be over, if the answer itself shows its change. This is so if no other
+announcement covers the entity, and the answer has a newer version than any that the member knew when it saw the
+announcement, or saw after that. docs/cache.md has the proof.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from metastore.port.members import Announcement, Covered
 __all__ = ["Announced", "Asked", "covers"]
 
 _RECENT: Final = 1000
-"""How many announcements are looked at one by one; a question that missed more is not kept."""
+"""How many announcements are checked one by one; the answer to a question that missed more is not kept."""
 
 
 _Key = tuple[int, int]
@@ -31,7 +31,7 @@ _Key = tuple[int, int]
 
 
 class Asked(NamedTuple):
-    """The announcements that a member knew when it sent a question."""
+    """The announcements that a member knew before it sent a question."""
 
     lease: CacheLease
     number: int
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
 
 def covers(what: Covered, entry: Entry) -> bool:
-    """Whether a change may make an entry untrue."""
+    """Whether a change may make an entry outdated."""
     if what.scopes and (0 in what.scopes or not what.scopes.isdisjoint(entry.ids)):
         return True
     if what.ids and not what.ids.isdisjoint(entry.content):
@@ -48,11 +48,11 @@ def covers(what: Covered, entry: Entry) -> bool:
 
 
 class Announced:
-    """The announcements that a member knows of."""
+    """The announcements that a member knows."""
 
     def __init__(self) -> None:
         self.number = 0
-        """How many announcements there were so far."""
+        """How many announcements the member has seen so far."""
         self._known: frozenset[_Key] = frozenset()
         self._pending: tuple[Announcement, ...] = ()
         self._recent: deque[Covered] = deque(maxlen=_RECENT)
@@ -66,7 +66,7 @@ class Announced:
     def see(
         self, announcements: Sequence[Announcement], kept: Callable[[int], int | None] = lambda _: None
     ) -> list[Covered]:
-        """Note the announcements of a look; return what the new ones cover. ``kept``: an entity's kept version."""
+        """Note the announcements of a look; return what new ones cover. ``kept`` returns an entity's kept version."""
         new = [one for one in announcements if _key(one) not in self._known]
         self._known = frozenset(map(_key, announcements))
         self._pending = tuple(announcements)
@@ -76,7 +76,7 @@ class Announced:
         return [one.covered for one in new]
 
     def _note(self, new: Sequence[Announcement], kept: Callable[[int], int | None]) -> None:
-        """Note the versions under new announcements; forget those that a second announcement makes useless."""
+        """Note the kept versions of newly announced entities; forget those that a second announcement makes useless."""
         if any(one.covered.scopes for one in new):
             self._before.clear()  # scopes may cover any entity, and change its version
         self._before = {id_: before for id_, before in self._before.items() if before[0] in self._known}
@@ -93,11 +93,11 @@ class Announced:
         return bool(self._pending)
 
     def asked(self, lease: CacheLease) -> Asked:
-        """Note what is known before a question is sent."""
+        """Return the announcements that are known before a question is sent."""
         return Asked(lease, self.number, self._pending)
 
     def may_keep(self, asked: Asked, entry: Entry) -> bool:
-        """Whether nothing that was announced covers an answer."""
+        """Whether an answer may be kept: no announcement covers it, except one whose change it shows."""
         missed = self.number - asked.number
         if missed > len(self._recent) or any(covers(self._recent[-n], entry) for n in range(1, missed + 1)):
             return False
@@ -105,7 +105,7 @@ class Announced:
         return not covering or (len(covering) == 1 and self._is_over(covering[0], entry))
 
     def _is_over(self, one: Announcement, entry: Entry) -> bool:
-        """Whether an answer shows the change that the only announcement which covers it is about."""
+        """Whether an answer shows the change of ``one``, the only announcement that covers it."""
         key = _key(one)
         if key not in self._known or one.covered.scopes or not isinstance(entry.found, Entity):
             return False

@@ -1,9 +1,9 @@
 """The lease cache: reads from memory, without the database, while the lease holds.
 
-A read looks an entry up, then at the clocks: if the lease holds, the entry is as true as an answer of the database. No
-change of it has committed, because the writer waits until this process has forgotten the entry, or until the lease is
-over. Without an entry the read asks the database, and keeps the answer if no announcement covers it. docs/cache.md has
-the protocol and the proof.
+A read looks up an entry, and then checks the clocks: if the lease holds, the entry is as correct as an answer of the
+database. No change to it has committed, because a writer waits until this process has evicted the entry, or until the
+lease is over. Without an entry, the read asks the database, and keeps the answer if no announcement covers it.
+docs/cache.md has the protocol and the proof.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Names = tuple[str, ...]
 _LAST = -100
-"""The priority of leaving at the end of a worker: after those which may still read."""
+"""The priority of leaving when a worker ends: after the finalizers that may still read."""
 _JOINS = 2.0
-"""How long opening a store waits until the cache serves (seconds); then reads ask the database until it does."""
+"""How long opening a store waits for the cache to serve (seconds). After that, reads ask the database."""
 
 
 class Leased:
-    """The lease cache of one store; see the module. Any number of threads may use it. A fork joins again.
+    """The lease cache of one store; see the module.
 
-    The member's thread does not keep it alive: one that no store uses any more leaves.
+    Any number of threads may use it. A forked child joins as a member of its own.
+
+    The member's thread does not keep this object alive: a cache that no store uses any more leaves.
     """
 
     _entries: Entries
@@ -65,10 +67,10 @@ class Leased:
             raise self._member.refused
 
     def forget(self) -> None:
-        """Join again, without entries: the server was started, or another one answers now.
+        """Join again, without entries: the server was restarted, or another server answers now.
 
-        Reads and the member may have asked two servers: two take themselves for the leader during some fail-overs. What
-        the old one still answers, no writer at the new one waits for.
+        Reads and the member may have used two servers: during some fail-overs, two servers both act as the leader. A
+        writer on the new one does not wait for a reader of the old one.
         """
         self._member.join_again()
 
@@ -78,7 +80,7 @@ class Leased:
         return member
 
     def _new_lease(self) -> CacheLease:
-        """Return a lease without entries. The one before is over, and its entries are never used again."""
+        """Return a lease without entries. The previous lease is over, and its entries are never used again."""
         with self._lock:
             self._evicted += self._entries.evictions + len(self._entries)
             self._entries = Entries(self._options.max_entries, self._options.max_bytes)
@@ -92,7 +94,7 @@ class Leased:
         self._hit = self._hits.add
 
     def fork(self) -> None:
-        """End the lease in a forked child: the parent's thread renews it, and evicts in the parent only."""
+        """End the lease in a forked child: the parent's thread renews it, but evicts only in the parent."""
         self._lock = threading.RLock()  # in the parent, another thread may have held the lock
         self._member.lease.end()
         self._member.lease.serving = False
@@ -107,7 +109,7 @@ class Leased:
     # --- reading
 
     def held(self, kind: str, target: object) -> Found | None:
-        """Return the kept answer for a path or an id, if the lease holds; None: call :meth:`read`. The hot path."""
+        """Return the kept answer for a path or id, if the lease holds; None: call :meth:`read`. The hot path."""
         lease = self._member.lease
         entry = lease.entries.get((kind, target))
         if (
@@ -125,9 +127,9 @@ class Leased:
         return None
 
     def read(self, key: Hashable, names: Names, ask: Callable[[], Found]) -> Found:
-        """Return what is at ``names`` (() for an id) at an instant of this call. Raises CacheFenced, what ``ask`` does.
+        """Return the answer for ``names`` (() for an id), true at an instant of this call.
 
-        The caller has looked with :meth:`held`.
+        The caller must have tried :meth:`held` before. Raises CacheFenced, and the errors of ``ask``.
         """
         asked = self._asked(1)
         answer = ask()
@@ -136,11 +138,11 @@ class Leased:
         return answer
 
     def read_many(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
-        """Return what is at each key, all at one instant. Raises CacheFenced, and what ``ask`` raises."""
+        """Return the answers for all keys, true at one instant. Raises CacheFenced, and the errors of ``ask``."""
         lease, number = self._member.lease, self._announced.number
         entries = [lease.entries.get(key) for key, _ in wanted]
         if None not in entries and lease.holds():
-            with self._lock:  # no change was announced since, so all of them were true at one instant
+            with self._lock:  # no change was announced since, so all entries were true at one instant
                 one_instant = number == self._announced.number and lease is self._member.lease
             if one_instant:
                 for entry in entries:
@@ -155,7 +157,7 @@ class Leased:
         return answers
 
     def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
-        """Return one page of a listing, at an instant of this call. Raises CacheFenced, and what ``ask`` raises."""
+        """Return one page of a listing at an instant of this call. Raises CacheFenced, and the errors of ``ask``."""
         lease = self._member.lease
         entry = lease.entries.get(key)
         if entry is not None and lease.holds():
@@ -164,12 +166,12 @@ class Leased:
             return entry.found  # type: ignore[return-value]
         asked = self._asked(1)
         listed = ask()
-        if asked is not None and listed.found:  # otherwise the answer is true only until an entity comes to its path
+        if asked is not None and listed.found:  # otherwise the answer is true only until an entity appears at its path
             self._keep(asked, key, listing_of(listed))
         return listed
 
     def _asked(self, reads: int) -> Asked | None:
-        """Note the known announcements before the database is asked; None: keep no answer. Raises CacheFenced."""
+        """Return the known announcements before the database is asked; None: keep no answer. Raises CacheFenced."""
         for _ in range(reads):
             self._misses.add()
         if not self._member.runs:
@@ -186,12 +188,12 @@ class Leased:
             return self._announced.asked(lease)
 
     def _join(self) -> None:
-        """Make this process a separate member: it was forked, or an interrupt kept the thread from beginning."""
+        """Make this process a member of its own: it was forked, or an interrupt kept its thread from starting."""
         with self._lock:
             if not self._member.is_of_this_process:
-                # made before the thread starts: two running members would evict from one cache
+                # made before the thread starts: otherwise two running members would evict from one cache
                 self._member = self._new_member()
-            with suppress(RuntimeError):  # the system can start no thread now: the next read tries again
+            with suppress(RuntimeError):  # the system cannot start a thread now: the next read tries again
                 self._member.begin()
 
     def _keep(self, asked: Asked, key: Hashable, entry: Entry) -> None:
@@ -205,7 +207,7 @@ class Leased:
     # --- what the member's thread calls
 
     def _see(self, lease: CacheLease, announced: Sequence[Announcement], fresh: bool) -> Shown:
-        """Evict what is new."""
+        """Evict the entries that newly announced changes cover."""
         with self._lock:
             if lease.entries is not self._entries.all:
                 return Shown(pending=False, new=True)
@@ -233,20 +235,20 @@ class Leased:
 
 
 class _Counter:
-    """Counts calls of :attr:`add`. Each is one step of the interpreter, so that threads need no lock and lose none."""
+    """Counts calls of :attr:`add`. Each is one step of the interpreter, so no lock is needed, and no call is lost."""
 
     def __init__(self) -> None:
         self.add = count().__next__
         self._looks = 0
 
     def total(self) -> int:
-        """Return how often it was called; one thread at a time. Looking counts too, and is subtracted."""
+        """Return the number of calls; one thread at a time. A call of ``total`` counts, too, and is subtracted."""
         self._looks += 1
         return self.add() - self._looks + 1
 
 
 def _weakly(method: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that calls ``method``, and does not keep its object alive. It raises Abandoned without it."""
+    """Return a function that calls ``method`` without keeping its object alive. It raises Abandoned if that is gone."""
     found = weakref.WeakMethod(method)
 
     def call(*arguments: P.args, **options: P.kwargs) -> T:
@@ -267,15 +269,15 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
-    """Let a process that ends without closing its stores leave: writers would wait for its ttl."""
+    """Leave when the process ends without closing its stores: otherwise writers would wait for its ttl."""
     for one in list(_ALL):
         one.close()
 
 
 def _leave_at_the_end() -> None:
-    """Let a worker of multiprocessing leave too: it may end by ``os._exit``, which does not call what atexit has.
+    """Let a worker of multiprocessing leave, too: it may end by ``os._exit``, which skips the functions of atexit.
 
-    A worker that was forked forgets what its parent registered there. So each new member registers again.
+    A forked worker forgets the finalizers that its parent registered. So each new member registers again.
     """
     Finalize(None, _at_exit, exitpriority=_LAST)
 

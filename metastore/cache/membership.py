@@ -1,11 +1,11 @@
 """Keep one process a member: a thread joins, serves, is fenced, and joins again.
 
 ========  =====================================================================================================
-joining   It is registered, and acknowledges. It keeps nothing before all transactions are over that began before its
-          generation.
-serving   It looks whenever a change is announced, evicts, acknowledges what is new; it renews its lease every third of
-          the ttl.
-fenced    The lease is over, its row is gone, or the store asks another server now. Entries are never used again; it
+joining   It is registered, and acknowledges. It keeps no answers before all transactions older than its generation
+          are over.
+serving   It looks after each announcement, evicts, and acknowledges new announcements. It renews its lease every third
+          of the ttl.
+fenced    The lease is over, its row is gone, or the store now asks another server. Entries are never used again; it
           joins with a new CacheLease.
 left      Its store was closed or dropped, or the process ends. Its row is removed: no writer waits for it.
 ========  =====================================================================================================
@@ -30,31 +30,31 @@ from metastore.port.members import Announcement, MemberRows, Membership, Wake
 __all__ = ["Abandoned", "Member", "Shown"]
 
 _POLLS: Final = 0.05
-"""How often a member looks while a change is announced, or was lately (seconds)."""
+"""How often a member looks while a change is announced, or was recently (seconds)."""
 _OLDEST_POLLS: Final = 0.005
-"""How soon a member that joins asks again whether older transactions are over, at first (seconds)."""
+"""How soon a joining member asks again, at first, whether older transactions are over (seconds)."""
 _SOON: Final = 0.01
-"""How soon after a look the next one is not worth it, if nothing was announced (seconds)."""
+"""Within this time after a look, another one is not worth the cost (seconds)."""
 _LATELY: Final = 1.0
 _BLIND_POLLS: Final = 0.2
-"""How often a member that cannot listen looks if no change came lately (seconds)."""
+"""How often a member that cannot listen looks, if no change was announced recently (seconds)."""
 _LEAVES: Final = 1.0
-"""How long leaving may take (seconds): after that, writers wait until the lease is over."""
+"""How long leaving may take (seconds). If it takes longer, writers wait until the lease is over."""
 _WHY: Final = "its registration was removed while it joined"
 _log = logging.getLogger("metastore")
 
 
 class Abandoned(Exception):
-    """Nobody uses the cache any more: its store was dropped without being closed."""
+    """No store uses the cache any more: it was dropped without being closed."""
 
 
 class Shown(NamedTuple):
     """The result of a look."""
 
     pending: bool
-    """A change is announced and not committed."""
+    """Whether a change is announced and not yet committed."""
     new: bool
-    """An announcement exists that no earlier look has shown."""
+    """Whether the look showed an announcement that no earlier look has shown."""
 
 
 class Member:
@@ -68,7 +68,10 @@ class Member:
         new_lease: Callable[[], CacheLease],
         see: Callable[[CacheLease, Sequence[Announcement], bool], Shown],
     ) -> None:
-        """``see``: evicts what is new; it gets whether all announcements are new. Both may raise Abandoned."""
+        """``see`` evicts the entries of new announcements; its last argument says whether all are new.
+
+        ``new_lease`` and ``see`` may raise Abandoned.
+        """
         self._rows, self._clock, self._ttl = rows, clock, ttl
         self._new_lease, self._see = new_lease, see
         self.lease = new_lease()
@@ -82,48 +85,48 @@ class Member:
         self._closed = threading.Event()
         self.served = threading.Event()
         self.refused: BackendRefused | None = None
-        """The database denies it to join: it does not try again."""
+        """The error if the database denied joining: the member does not try again."""
         self._again = threading.Event()
-        """It must join again, on a new connection."""
-        self._moving = threading.Lock()  # held where the lease is moved, and where it is ended from outside
+        """Set when the member must join again, on a new connection."""
+        self._moving = threading.Lock()  # held while the lease is extended, and while another thread ends it
         self._process = os.getpid()
         self._beginning = threading.Lock()
         self._thread: threading.Thread | None = None
 
     @property
     def is_of_this_process(self) -> bool:
-        """Whether it was made here; False in a forked child."""
+        """Whether this process made the member; False in a forked child."""
         return self._process == os.getpid()
 
     @property
     def runs(self) -> bool:
-        """Whether its thread has begun, in this process."""
+        """Whether the member's thread has started in this process."""
         return self._thread is not None and self.is_of_this_process
 
     def begin(self) -> None:
-        """Start the thread. After an interrupt it is unknown whether the thread started: calling this again is safe."""
+        """Start the thread. If an interrupt leaves open whether it started, call this again."""
         if not self.runs:
             threading.Thread(target=self._run, name="metastore cache", daemon=True).start()
 
     def look(self) -> None:
-        """Let the thread look at once."""
+        """Make the thread look at once."""
         if self._wake is not None:
             self._wake.wake()
 
     def join_again(self) -> None:
-        """End the lease, and let the thread join again: what was read until now does not count any more."""
+        """End the lease, and make the thread join again: answers that were read until now are no longer valid."""
         with self._moving:
             self._again.set()
             self.lease.end()
         self.look()
 
     def look_soon(self) -> None:
-        """Let the thread look at once, unless it looked a moment ago."""
+        """Make the thread look at once, unless it looked a moment ago."""
         if self._clock.monotonic() - self._looked_at > _SOON:
             self.look()
 
     def close(self) -> None:
-        """End the lease first; the thread then ends the registration, so that no writer waits for this member."""
+        """End the lease; then the thread removes the registration, so that no writer waits for this member."""
         self.lease.end()
         if not self.is_of_this_process:
             return
@@ -190,15 +193,15 @@ class Member:
         since = Instant.now(self._clock)
         if self._again.is_set():
             self._disconnect()
-            self._again.clear()  # before it connects: that may lead to another server
+            self._again.clear()  # before it connects, because the connection may lead to another server
         with until(self._in_time()):
             if self._wake is None:
                 self._wake, self._fresh = rows.wake(), True
             self.membership = rows.join(
                 self._wake, self.membership, round(self._ttl * 1e6), socket.gethostname(), os.getpid()
             )
-            # a second transaction, after the registration is committed: a sequence does not wait for a commit, so that
-            # a writer could see the new generation but not the member, and announce nothing
+            # a second transaction, after the registration is committed: a sequence does not wait for a commit, so a
+            # writer could see the new generation but not the member, and would announce nothing
             mine = rows.begin(self._wake)
         since = self._outwait(lease, mine, since)
         if self._closed.is_set():
@@ -218,8 +221,8 @@ class Member:
     def _outwait(self, lease: CacheLease, mine: int, since: Instant) -> Instant:
         """Wait until all transactions before ``mine`` are over; return the instant of the last renewal.
 
-        That may take as long as the longest transaction in the cluster. Writers wait for this member all the same: so
-        it looks, and acknowledges.
+        This may take as long as the longest transaction in the cluster. Writers already wait for this member meanwhile,
+        so it looks and acknowledges.
         """
         assert self._wake is not None
         pause = _OLDEST_POLLS
@@ -237,7 +240,7 @@ class Member:
         return since
 
     def _serve(self) -> None:
-        """Look and renew until the registration is gone; on a new connection go on with the same lease."""
+        """Look and renew until the registration is gone; after a reconnection, continue with the same lease."""
         wait = 0.05
         while not self._closed.is_set():
             try:
@@ -281,7 +284,7 @@ class Member:
         return True
 
     def _pause(self) -> float:
-        """Return how long to wait for an announcement."""
+        """Return how long to wait for an announcement (seconds)."""
         due = max(0.0, self._since.monotonic + self._ttl / 3 - self._clock.monotonic())
         if self._pending or self._clock.monotonic() - self._news < _LATELY:
             return min(due, _POLLS)
@@ -289,7 +292,7 @@ class Member:
         return min(due, 1.0 if self._wake.listens else _BLIND_POLLS)
 
     def _looked(self, lease: CacheLease, *, renew: bool = False, checks: bool = False) -> bool:
-        """Look, evict, acknowledge what is new; ``checks``: even if nothing is. False: the registration is gone."""
+        """Look, evict, and acknowledge news; ``checks``: acknowledge in any case. False: no longer registered."""
         assert self._wake is not None
         assert self.membership is not None
         self._looked_at = self._clock.monotonic()
@@ -300,10 +303,10 @@ class Member:
         return found is not None
 
     def _apply(self, lease: CacheLease, announced: Sequence[Announcement]) -> bool:
-        """Evict what is new; return whether there is something to acknowledge.
+        """Evict the entries of new announcements; return whether there is something to acknowledge.
 
-        An earlier look on this connection has acknowledged the announcements that it showed: no writer waits for this
-        look.
+        Announcements that an earlier look on this connection showed are acknowledged already, so no writer waits for
+        this look.
         """
         fresh, self._fresh = self._fresh, False
         shown = self._see(lease, announced, fresh)
@@ -320,4 +323,4 @@ class Member:
 
 
 class _Gone(Exception):
-    """The registration was removed while it joined."""
+    """The registration was removed while the member was joining."""

@@ -11,19 +11,19 @@ from metastore.errors import InvalidArgument
 __all__ = ["Cache"]
 
 _SHORTEST: Final = 0.1
-"""A lease is renewed every third of its ttl (seconds): a shorter one would hardly ever hold."""
+"""The shortest ttl (seconds). A lease is renewed every third of its ttl, so a shorter lease would rarely hold."""
 
 
 @dataclass(frozen=True)
 class Cache:
-    """How ``ms.open(url, cache=…)`` keeps what it reads.
+    """The options of the cache of ``ms.open(url, cache=…)``.
 
-    ``mode``: "validate" asks the database what has changed before each read, in one query for all reads of a moment.
+    ``mode``: "validate" asks the database before each read what has changed, in one query for all simultaneous reads.
     "lease" (PostgreSQL only) answers without the database, while the process is a member that writers wait for.
-    ``max_entries``: how many answers it keeps at most. ``max_bytes``: a bound of their estimated memory.
-    ``ttl`` ("lease" only, seconds, at least 0.1): how long a writer waits at most for a member that does not answer.
-    ``when_fenced`` ("lease" only): what a read does while the lease is over. "read_through" asks the database; "raise"
-    raises CacheFenced.
+    ``max_entries``: the largest number of answers that the cache keeps. ``max_bytes``: the limit on their estimated
+    memory. ``ttl`` ("lease" only, seconds, at least 0.1): the longest time that a writer waits for a member that does
+    not answer. ``when_fenced`` ("lease" only): what a read does while the lease is over. "read_through" asks the
+    database; "raise" raises CacheFenced.
 
     Raises InvalidArgument for any other value.
     """

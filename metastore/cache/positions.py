@@ -1,9 +1,9 @@
-"""Note which positions of the feed a cache has applied. Pure: one thread at a time calls it.
+"""Note which positions of the feed a cache has applied. Pure. Only one thread at a time may call this.
 
-A position is *applied* when the entries that it changes are evicted. Positions become visible out of order: a number
-may be drawn early and committed late. So all positions up to ``last`` are applied except the ``missing`` ones. Each
-query asks for those again, and no read waits for them. The position of a rollback never comes: it is given up when all
-transactions that could have drawn it are over.
+A position is *applied* when the entries that it changes are evicted. Positions become visible out of order: a
+transaction may draw a number early and commit late. So all positions up to ``last`` are applied, except the ``missing``
+ones. Each query asks for these again, and no read waits for them. The position of a rolled-back transaction never
+appears: it is given up when all transactions that could have drawn it are over.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from metastore.port.touched import Touched
 __all__ = ["MOST", "Positions"]
 
 MOST = 1000
-"""How many changes or gaps are applied one by one; with more, the cache forgets everything."""
+"""How many changes or gaps are applied one by one. If there are more, the cache forgets everything."""
 
 
 class Positions:
@@ -25,14 +25,14 @@ class Positions:
         self.last = last
         self.missing: set[int] = set()
         self.stubborn = False
-        """A position was missing twice: now a watermark is needed, which tells when to give it up."""
+        """Whether a position was missing twice: then a watermark is needed, which says when to give it up."""
         self.watermark: Watermark | None = None
 
     def apply(self, answer: Touched, asked_after: int) -> bool:
-        """Note the positions of an answer; False: the answer does not hold all changes, so forget everything.
+        """Note the positions of an answer. False: the answer lacks some changes, so the cache must forget everything.
 
-        The query asked for all positions after ``asked_after``, and for all that were missing then. Answers may come in
-        any order: an older one takes nothing back.
+        The query asked for all positions after ``asked_after``, and for all that were missing then. Answers may arrive
+        in any order: an older one undoes nothing.
         """
         if answer.epoch != self._epoch or answer.collected > asked_after:
             return False
@@ -50,7 +50,7 @@ class Positions:
         return len(self.missing) <= MOST
 
     def _give_up(self, oldest: int) -> None:
-        """Forget missing positions that can no longer come: the answer would show them."""
+        """Forget missing positions that can no longer appear: otherwise the answer would show them."""
         watermark = self.watermark
         if watermark is not None and oldest > watermark.transaction:
             self.missing = {seq for seq in self.missing if seq > watermark.position}

@@ -1,4 +1,4 @@
-"""The cache of one store: whether it has one, and its figures."""
+"""The cache of one store, if it has one: its figures, and the members of the database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["StoreCache", "cached", "check_cache"]
 
 
 class StoreCache:
-    """``store.cache``: the figures of what a store keeps, and the members of its database."""
+    """``store.cache``: the figures of a store's cache, and the members of its database."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class StoreCache:
         backend: Backend | None = None,
         refused: Callable[[str], PermissionDenied] | None = None,
     ) -> None:
-        """``refused``: makes the error for a user, which may see the figures only; None: the store is trusted."""
+        """``refused`` makes the error for a user, who may only see the figures; None: the store is trusted."""
         self.used = used
         self._backend = backend
         self._refused = refused
 
     def of_user(self, refused: Callable[[str], PermissionDenied]) -> StoreCache:
-        """Return the same cache as a user may see it."""
+        """Return a view of the same cache for a user."""
         return StoreCache(self.used, self._backend, refused)
 
     def stats(self) -> CacheStats:
@@ -54,9 +54,9 @@ class StoreCache:
     def evict(self, member: int, *, force: bool = False) -> bool:
         """Remove a member whose lease is over, so that no writer waits for it; False: no member has this id.
 
-        A removed member that still serves would answer old states. So one that renewed within its ttl raises
-        InvalidArgument: wait until its ttl is over. ``force`` removes it all the same; use it only for a process that
-        is known to be stopped. Raises PermissionDenied for a user: call it on the store itself.
+        A removed member that still serves would answer with old states. So for a member that renewed within its ttl,
+        this raises InvalidArgument: wait until the ttl is over. ``force`` removes it in any case; use it only for a
+        process that has certainly ended. Raises PermissionDenied for a user: call it on the store itself.
         """
         wanted, rows = integer(member, "a member's id"), self._rows()
         if rows is None or rows.evict(wanted, force=bool(force)):
@@ -113,7 +113,7 @@ def cached(session: Session, options: Cache) -> Validated | Leased:
 
 
 def check_cache(cache: object, url: str | None) -> None:
-    """Raise InvalidArgument for what is not a cache, or one that the database cannot have."""
+    """Raise InvalidArgument if ``cache`` is not a cache, or not one that the database supports."""
     if cache is None:
         return
     if not isinstance(cache, Cache):

@@ -1,9 +1,9 @@
-"""The validating cache: before each read it asks what has changed, in one query for all reads of a moment.
+"""The validating cache: before each read, it asks the database for changes, in one query for all simultaneous reads.
 
 A read that finds an entry joins a query for the changes after the last applied one. The query is *sent after the read
-began*, so it shows every write that had returned by then. Its answer evicts changed entries; an entry that is left is
+began*, so it shows every write that had returned by then. Its answer evicts changed entries; an entry that stays is
 true at the instant of the query. A read that finds no entry asks the database. It keeps the answer if no change that
-was applied meanwhile touches it. docs/cache.md has the proof. The cache uses no clock, and holds no lock while it asks
+was applied meanwhile affects it. docs/cache.md has the proof. The cache uses no clock, and holds no lock while it asks
 the database.
 """
 
@@ -33,26 +33,26 @@ __all__ = ["Validated"]
 
 Names = tuple[str, ...]
 _TOGETHER = 10_000
-"""How many reads share one query at most."""
+"""The largest number of reads that share one query."""
 
 
 class _Era:
-    """The entries and the applied position since the cache began, or forgot everything."""
+    """The entries and the applied positions since the cache was created, or last forgot everything."""
 
     def __init__(self, options: Cache) -> None:
         self.entries = Entries(options.max_entries, options.max_bytes)
         self.start: Watermark | None = None
         self.positions: Positions | None = None
-        """None: no position is applied yet, and nothing is kept."""
+        """None: no position is applied yet, so no answer is kept."""
         self.applied = 0
         """How many changes were applied."""
         self._recent: deque[tuple[int, Touch]] = deque(maxlen=MOST)
-        """The last ones, each with its number."""
+        """The last applied changes, each with its number."""
 
     def apply(self, positions: Positions, answer: Touched, after: int) -> bool:
-        """Evict what an answer names; False: forget the era, because the answer does not hold all changes.
+        """Evict the entries that an answer's changes affect. False: the answer lacks some changes, so drop the era.
 
-        The positions are noted last: after an interrupt or an error, the next query names the same changes again.
+        The positions are noted last: after an interrupt or an error, the next query returns the same changes again.
         """
         for change in answer.rows:
             self.entries.evict(change)
@@ -61,9 +61,9 @@ class _Era:
         return positions.apply(answer, after)
 
     def keep(self, key: Hashable, entry: Entry, applied: int) -> None:
-        """Keep an answer that was asked for when ``applied`` changes were applied, unless one since then touches it."""
+        """Keep an answer whose question was sent after ``applied`` changes, unless a later change affects it."""
         if self.applied > applied and self._recent[0][0] > applied + 1:
-            return  # it missed more steps than the list of recent ones holds
+            return  # it missed more changes than the list of recent changes holds
         missed = takewhile(lambda one: one[0] > applied, reversed(self._recent))
         if not any(entry.rests_on(change) for _, change in missed):
             self.entries.put(key, entry)
@@ -77,7 +77,7 @@ class Validated:
         self._clock = clock
         self._deadline = deadline
         self._options = options
-        # the message is small, and others arrive while it is under way: a leader gains nothing by waiting for them
+        # the query is small, and other reads arrive while it is under way: a leader gains nothing by waiting for them
         self._lane: Lane[None, int] = Lane(clock, most=_TOGETHER, gathers=0.0)
         self._begin()
 
@@ -85,17 +85,17 @@ class Validated:
         self._lock = threading.Lock()
         self._hits = self._misses = self._waits = self._clears = self._evictions = 0
         self._sent = 0
-        """How many queries were sent; each has its number."""
+        """How many queries were sent. Each has its number."""
         self._era = _Era(self._options)
-        self._pid = process_id()  # assigned last: it marks the steps above as done
+        self._pid = process_id()  # assigned last, to mark the steps above as done
 
     # --- reading
 
     def held(self, kind: str, target: object) -> None:
-        """Return nothing: each read asks what has changed."""
+        """Return None: each read must ask for changes."""
 
     def forget(self) -> None:
-        """Forget all entries: the server was started again."""
+        """Forget all entries: the server was restarted."""
         if process_id() != self._pid:
             self._begin()
             return
@@ -108,14 +108,14 @@ class Validated:
         self._era = _Era(self._options)
 
     def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
-        """Return a page of a listing, as the database shows it: listings are not kept."""
+        """Return a page of a listing from the database: listings are not kept."""
         return ask()
 
     def close(self) -> None:
-        """Do nothing: there is nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
     def read(self, key: Hashable, names: Names, ask: Callable[[], Found]) -> Found:
-        """Return what is at ``names`` (() for an id) at an instant of this call. Raises what ``ask`` raises."""
+        """Return the answer for ``names`` (() for an id) at an instant of this call. Raises the errors of ``ask``."""
         if process_id() != self._pid:
             self._begin()
         # an entry that is missing needs no query; but nothing is kept before the first position is applied
@@ -130,7 +130,7 @@ class Validated:
         return answer
 
     def read_many(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
-        """Return what is at each key, all at one instant. Raises what ``ask`` raises."""
+        """Return the answers for all keys, true at one instant. Raises the errors of ``ask``."""
         if process_id() != self._pid:
             self._begin()
         query, era = 0, self._era
@@ -146,9 +146,9 @@ class Validated:
         return self._asked(wanted, ask)
 
     def _asked(self, wanted: Sequence[tuple[Hashable, Names]], ask: Callable[[], list[Found]]) -> list[Found]:
-        """Ask the database, and keep what it says.
+        """Ask the database, and keep its answers.
 
-        Answers from before the first applied position are not kept: nothing tells which changes they missed.
+        Answers from before the first applied position are not kept, because the changes that they missed are unknown.
         """
         with self._lock:
             self._misses += len(wanted)
@@ -184,7 +184,7 @@ class Validated:
         return self._lane.run(None, ends, lambda _: self._query(), self._together, _expired)
 
     def _together(self, handles: Sequence[Handle[None, int]]) -> Tell:
-        """Send one query for all of these."""
+        """Send one query for all these reads."""
         self._waits += len(handles) - 1
         query = self._query()
 
@@ -195,7 +195,7 @@ class Validated:
         return tell
 
     def _query(self) -> int:
-        """Ask what has changed, and evict it; return the query's number, or 0 if its answer could not be applied."""
+        """Ask for changes, and evict changed entries; return the query's number, or 0: its answer was not applied."""
         with self._lock:
             era = self._era
             positions = era.positions
@@ -216,7 +216,7 @@ class Validated:
         return number
 
     def _first(self, era: _Era) -> int:
-        """Begin at a position up to which all is decided, if there is one yet; queries ask for later ones."""
+        """Start at a watermark once all transactions up to it are over. Queries ask for the positions after it."""
         start = era.start or self._backend.watermark()
         answer = self._backend.touched(start.position, (), MOST)
         with self._lock:

@@ -1,1 +1,1 @@
-"""Charts: their values, and how they are drawn as SVG. Load-test reports and the console use them."""
+"""Charts as values, and their drawing as SVG. Load-test reports and the console use them."""

@@ -1,4 +1,4 @@
-"""How an axis is divided."""
+"""Choose the divisions of an axis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["every", "steps"]
 
 
 def steps(high: float, most: int = 5) -> list[float]:
-    """Return round numbers from zero to the first one that is not below ``high``: at most ``most`` + 1 of them."""
+    """Return at most ``most`` + 1 round numbers, from zero to the first one that is not below ``high``."""
     if high <= 0:
         return [0.0, 1.0]
     rough = high / most
@@ -18,5 +18,5 @@ def steps(high: float, most: int = 5) -> list[float]:
 
 
 def every(count: int, most: int) -> int:
-    """Return n so that every n-th of ``count`` labels are at most ``most``."""
+    """Return the least n for which every n-th of ``count`` labels gives at most ``most`` labels."""
     return max(1, -(-count // most))

@@ -1,4 +1,4 @@
-"""Charts as values: bars and lines, and how their numbers are written. ``svg`` draws them."""
+"""Charts as values (bars and lines), and the format of their numbers. ``svg`` draws them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 __all__ = ["Bar", "Bars", "Chart", "Lines", "Mark", "Series", "Tone", "number", "percent"]
 
 Tone = Literal["work", "conflict", "second"]
-"""The meaning of a color: work that was done, attempts that lost, something else."""
+"""The meaning of a color: completed work, lost attempts, anything else."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its label below, its height, and the text that it shows when it is pointed at."""
+    """One bar: the label below it, its height, and its text under the mouse pointer."""
 
     label: str
     value: float
@@ -42,7 +42,7 @@ class Bars:
     level: tuple[str, float] | None = None
     """A horizontal line."""
     ticks: tuple[tuple[str, float], ...] | None = None
-    """The text below the axis, where marks would be; None: the bars' labels."""
+    """The texts below the axis, with their places as in :class:`Mark`; None: the bars' labels."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Lines:
-    """A line chart from zero up."""
+    """A line chart whose y axis begins at zero."""
 
     name: str
     title: str
@@ -68,14 +68,14 @@ class Lines:
     categories: tuple[str, ...] | None = None
     """The labels at x = 0, 1, 2 …; None: numbers."""
     least: float = 0.0
-    """How far up the y axis goes at least."""
+    """The least end of the y axis."""
 
 
 Chart = Bars | Lines
 
 
 def number(value: float) -> str:
-    """Write a number with three digits or so: 0.042, 3.1, 74, 1,240, 12.4k, 3.1M."""
+    """Return a number as text, with about three digits: 0.042, 3.1, 74, 1,240, 12.4k, 3.1M."""
     if value >= 999_950:
         return f"{value / 1e6:.3g}M"
     if value >= 10_000:
@@ -86,5 +86,5 @@ def number(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share: 0 %, 0.03 %, 12.5 %."""
+    """Return a share as a percentage: 0 %, 0.03 %, 12.5 %."""
     return f"{number(100 * share)} %"

@@ -1,6 +1,6 @@
-"""Charts as SVG elements of a page, whose style sheet gives the colors.
+"""Draw charts as SVG elements of a page. The page's style sheet sets the colors.
 
-A mark that is pointed at shows its value (``<title>``). Nothing moves, and a chart has no script.
+A mark shows its value under the mouse pointer (``<title>``). A chart has no animation and no script.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 14, 30, 44
 _WIDE, _HIGH = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 _LABELS: Final = 12
 _LONGEST: Final = 8
-"""Characters of a bar's label."""
+"""How many characters the label of a bar has at most."""
 
 
 def svg(chart: Chart) -> str:
-    """Return the chart as an ``<svg>`` element; a chart without values says so."""
+    """Return the chart as an ``<svg>`` element. A chart without values shows a text that says so."""
     parts = list(_bars(chart) if isinstance(chart, Bars) else _lines(chart))
     height = _HEIGHT if parts else _EMPTY
     if not parts:
@@ -33,7 +33,7 @@ def svg(chart: Chart) -> str:
 
 
 def _frame(chart: Chart, high: float) -> tuple[list[str], Callable[[float], float]]:
-    """Return the grid with its numbers and titles, and where a value is."""
+    """Return the grid with its numbers and titles, and a function from a value to its y coordinate."""
     values = steps(high)
 
     def y_of(value: float) -> float:
@@ -91,7 +91,7 @@ def _level(label: str, value: float, y_of: Callable[[float], float]) -> Iterator
 
 
 def _marks(chart: Bars, width: float) -> Iterator[str]:
-    """Yield the marks; their labels are in one line above, beside each other where they would overlap."""
+    """Yield the marks. Their labels are in one line above, moved apart where they would overlap."""
     left = float(_LEFT + 60)
     for mark in chart.marks:
         x = _LEFT + mark.at * width
@@ -104,7 +104,7 @@ def _marks(chart: Bars, width: float) -> Iterator[str]:
 
 
 def _apart(wanted: Sequence[float], widths: Sequence[float], left: float) -> list[float]:
-    """Return the places of labels: near where they are wanted, none over another, none over an edge."""
+    """Return the places of labels: near the wanted ones, without overlaps, and within the edges."""
     places: list[float] = []
     for x, width in zip(wanted, widths, strict=True):
         place = max(x, left + width / 2)

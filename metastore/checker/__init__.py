@@ -1,1 +1,1 @@
-"""The history checker: compares what clients saw with what the feed says happened. See docs/correctness.md."""
+"""The history checker: compares the clients' records with the change feed. See docs/correctness.md."""

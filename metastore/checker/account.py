@@ -1,4 +1,4 @@
-"""Check that an operation wrote what its client saw: once if it was acknowledged, never if it was refused."""
+"""Check that an operation's writes match its outcome: one commit if it was acknowledged, none if it was refused."""
 
 from __future__ import annotations
 

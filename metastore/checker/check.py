@@ -1,9 +1,9 @@
-"""Check a record folder on Spark: it sorts and joins the records, then two passes read them once.
+"""Check a record folder on Spark: sort and join the records, then read them in two passes.
 
-The first pass checks the feed alone (:mod:`metastore.checker.tree`): version chains, names, parents, and that the feed
-ends in the tables. The second pass checks the clients against the feed (:mod:`metastore.checker.sweep`): outcomes,
-reads and conflicts. Each pass is one task. Its memory does not grow with the length of the history, and sorting spills
-to disk.
+The first pass checks the feed alone (:mod:`metastore.checker.tree`): version chains, names, parents, and that the end
+of the feed equals the tables. The second pass checks the clients against the feed (:mod:`metastore.checker.sweep`):
+outcomes, reads and conflicts. Each pass is one task. Its memory does not grow with the length of the history, and
+sorting spills to disk.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Checked", "check"]
 
 _BEFORE_ALL: Final = -(1 << 63)
 _NEWER: Final = (("other_id", "long"), ("other_path", "string"), ("scope_version", "long"), ("fences", "string"))
-"""Columns of the feed, and their types, that came later: of relations, and of what commits rest on."""
+"""Columns of the feed that were added later, with their types: about relations, and about the evidence of commits."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,20 @@ class Checked:
     operations: int
     events: int
     findings: tuple[Finding, ...]
-    """The first hundred of each rule."""
+    """The first hundred findings of each rule."""
     counts: dict[str, int]
     """The number of findings of each broken rule."""
     missing: tuple[str, ...]
-    """The clients whose records are missing, a sentence for each: without them the check proves nothing."""
+    """A sentence for each client whose records are missing: without these records, the check proves nothing."""
 
     @property
     def clean(self) -> bool:
-        """Whether the check has no finding, and no client's records are missing."""
+        """Whether there are no findings, and no client's records are missing."""
         return not self.counts and not self.missing
 
 
 def check(spark: SparkSession, folder: Path) -> Checked:
-    """Check the Parquet files that :func:`metastore.checker.gather.gather` has written; write ``placed/`` beside them.
+    """Check the Parquet files that :func:`metastore.checker.gather.gather` wrote; write ``placed/`` beside them.
 
     Events before :func:`metastore.checker.gather.since` belong to no client of the run.
     """
@@ -110,7 +110,7 @@ def _replay(operations: DataFrame, feed: DataFrame, folder: Path) -> DataFrame:
 
 
 def _asked_for(placed: DataFrame, operations: DataFrame) -> DataFrame:
-    """Return the events without what was dropped under each name, if no client looked: it would fill the memory."""
+    """Return the events; if no client looked for dropped entities, without these, which would fill the memory."""
     seen = operations.schema["reads"].dataType.elementType
     if "of" in seen.names and not operations.where("exists(reads, seen -> seen.of = 'dropped')").isEmpty():
         return placed
@@ -118,7 +118,7 @@ def _asked_for(placed: DataFrame, operations: DataFrame) -> DataFrame:
 
 
 def _unlike(live: DataFrame, tables: DataFrame) -> DataFrame:
-    """Return a finding for each entity in which the end of the feed and the tables differ."""
+    """Return a finding for each entity for which the end of the feed and the tables differ."""
     columns = ("entity_id", "kind", "path", "version")
     said = live.select("entity_id", F.struct(*columns[1:]).alias("said"))
     is_ = tables.select("entity_id", F.struct(*columns[1:]).alias("is"))
@@ -144,7 +144,7 @@ def _unasked(operations: DataFrame, placed: DataFrame) -> DataFrame:
 
 
 def _by_start(operations: DataFrame, placed: DataFrame, clock: str) -> DataFrame:
-    """Return the operations of a clock with their events, sorted by start. The events of all others come first."""
+    """Return the operations of one clock with their events, sorted by start. All other events come first."""
     event = F.struct(*PLACED_COLUMNS)
     events = F.array_sort(F.collect_list(event)).alias("events")
     wrote = placed.where("principal is not null").groupBy("principal").agg(events)
@@ -159,7 +159,7 @@ def _by_start(operations: DataFrame, placed: DataFrame, clock: str) -> DataFrame
 
 
 def _few(findings: DataFrame) -> list[tuple[Finding, int]]:
-    """Return the first hundred findings, and the number of the others."""
+    """Return the first hundred findings, and the number of the remaining ones."""
     few = _found(findings.limit(MOST).collect())
     more = findings.count() - MOST if len(few) == MOST else 0
     return [*few, (Finding(few[0][0].rule, "", ()), more)] if more else few

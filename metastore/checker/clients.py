@@ -1,8 +1,8 @@
-"""Find the clients of a run whose records are missing: what they saw was not checked, so there is no clean verdict.
+"""Find the clients of a run whose records are missing: they were not checked, so the verdict cannot be clean.
 
-The run itself says who its clients are: its ``run.json`` has their ``names``. It may also have ``calls``: how many
-calls each client has made, in the incarnations that ended in order. Without names it may have ``clients``, their
-number. A client whose process was started again goes on as ``<client>.<n>``.
+The run's ``run.json`` has the ``names`` of its clients. It may also have ``calls``: how many calls each client made in
+the incarnations that ended in an orderly way. Without names, it may have ``clients``, their number. A client whose
+process was started again continues as ``<client>.<n>``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812
 __all__ = ["INCARNATION", "missing_records", "records_by_client", "run_facts"]
 
 INCARNATION: Final = r"\.\d+$"
-"""The end of a client's name that tells its incarnations apart."""
+"""The suffix of a client's name that distinguishes its incarnations."""
 
 
 def run_facts(folder: Path) -> dict[str, Any]:
-    """Return what ``run.json`` says; nothing if there is none."""
+    """Return the content of ``run.json``; {} if there is none."""
     path = folder / "run.json"
     return dict(json.loads(path.read_text())) if path.exists() else {}
 
@@ -36,7 +36,7 @@ def records_by_client(operations: DataFrame) -> dict[str, int]:
 def missing_records(
     facts: Mapping[str, Any], recorded: Mapping[str, int], operations: DataFrame, events: DataFrame
 ) -> tuple[str, ...]:
-    """Return a sentence for each client whose records are missing, and one if no records exist at all.
+    """Return a sentence for each client whose records are missing, and one sentence if there are no records at all.
 
     ``recorded`` is how many ``operations`` each client has. ``events`` come from the run: they show which clients have
     written, with or without records.
@@ -61,7 +61,7 @@ def _unnamed(there: int, clients: object) -> Iterator[str]:
 
 
 def _wrote(events: DataFrame, operations: DataFrame, names: Collection[str]) -> dict[str, int]:
-    """Return how many events of the run's clients have no client in the records, by client."""
+    """Return, by client, how many events of the run belong to clients without records."""
     client = F.regexp_extract("principal", "^(.*)/[0-9]+$", 1).alias("client")
     unrecorded = events.select(client).join(operations.select("client").distinct(), "client", "left_anti")
     ours = unrecorded.where(F.regexp_replace("client", INCARNATION, "").isin(*names))

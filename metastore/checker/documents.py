@@ -1,6 +1,6 @@
-"""The documents of a feed: each must be what its event's changes make of the document before.
+"""The documents of a feed: each must be the result of its event's changes on the previous document.
 
-So an alter that rests on a document which was never committed is found: it loses what was committed instead.
+So this finds an alter that started from a document which was never committed, and overwrote the committed one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["Documents"]
 
 
 class Documents:
-    """The newest document of each entity, as far as the feed was read."""
+    """The newest document of each entity in the part of the feed that was read."""
 
     def __init__(self) -> None:
         self._last: dict[int, str] = {}
 
     def wrong(self, event: Mapping[str, Any], doc: str | None, changes: str | None) -> str | None:
-        """Take the next event; return how its document differs from what its changes make, if it does."""
+        """Take the next event; return how its document differs from the result of its changes; None: it does not."""
         if event["owner_id"] is not None:
             return None
         entity_id = event["entity_id"]

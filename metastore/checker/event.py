@@ -1,4 +1,4 @@
-"""One row of the feed, as the checker reads it."""
+"""One row of the feed, in the form that the checker reads."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Event(NamedTuple):
     """The end that a relation leads to; ``owner_id`` is the end that it goes from."""
     other_path: str | None = None
     scope_version: int | None = None
-    """Of an entity, after the event."""
+    """The scope version of the entity after the event."""
     fences: str | None = None
-    """The commit's note: see :mod:`metastore.port.note`."""
+    """The note of the commit: see :mod:`metastore.port.note`."""
 
     def __str__(self) -> str:
         path = self.path_after or self.path_before

@@ -14,15 +14,15 @@ Rule = Literal["chain", "once", "order", "read", "cycle", "conflict", "name", "o
 * ``once``: the outcome that a client saw contradicts what its operation wrote, or the operation wrote twice;
 * ``order``: an operation that began after another had returned comes before it in the feed;
 * ``read``: an operation read a state that did not exist between its call and its return;
-* ``cycle``: another commit overwrote what a transaction had read, before the transaction's position (write skew). Or
-  something was written inside of a freeze, or an error rests on reads that were not true together;
+* ``cycle``: another commit overwrote a read of a transaction, before the transaction's position (write skew). Or
+  something was written during a freeze, or an error depends on reads that were not true together;
 * ``conflict``: an attempt lost, and no operation had won;
 * ``name``: two live entities have one name, or one entity has two relations of an exclusive kind;
 * ``orphan``: an entity was below a parent that was not live, a parent with children was dropped, or a relation was
   written to an end that was not live;
 * ``replay``: an event does not follow from those before it (its document, or what it restored), or the feed does not
   end in the tables;
-* ``rights``: a commit rests on a right that was taken away before it.
+* ``rights``: a commit relies on a right that was taken away before the commit.
 """
 RULES: Final[tuple[str, ...]] = get_args(Rule)
 
@@ -34,7 +34,7 @@ class Finding:
     rule: Rule
     message: str
     operations: tuple[str, ...]
-    """The operations that contradict each other. A line for each names its client, action, time and outcome."""
+    """The operations that contradict each other, a line for each, with its client, action, time and outcome."""
 
     def __str__(self) -> str:
         return "\n  ".join([f"{self.rule}: {self.message}", *self.operations])

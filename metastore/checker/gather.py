@@ -31,7 +31,7 @@ __all__ = ["copy_tables", "gather", "join_logs", "operations", "position", "sinc
 _ROWS: Final = 50_000
 _TORN: Final = "_torn"
 _PATIENCE, _AGAIN = 30.0, 0.5
-"""Seconds to wait for a database that is away, and between two tries."""
+"""Seconds to wait for an unavailable database, and between two attempts."""
 _EVENT: Final = pa.schema(
     [
         pa.field("seq", pa.int64(), nullable=False),
@@ -63,13 +63,13 @@ _ENTITY: Final = pa.schema(
 
 
 def position(url: str) -> int:
-    """Return the last position of the feed as a number. The events of a run that begins now come after it."""
+    """Return the last position of the feed as a number. The events of a run that begins now have later positions."""
     with open_store(url) as store, store._session.backend.snapshot() as snapshot:  # noqa: SLF001
         return snapshot.numbers()[1]
 
 
 def since(folder: Path) -> int:
-    """Return the position before a run's first call, which its ``run.json`` may say as ``since``; else 0.
+    """Return the position before a run's first call, from ``since`` in its ``run.json``; else 0.
 
     Earlier events belong to no client of this run, whatever principal they carry.
     """
@@ -79,17 +79,17 @@ def since(folder: Path) -> int:
 def gather(spark: SparkSession, folder: Path, url: str) -> None:
     """Write ``operations/``, ``feed/`` and ``tables/`` of a record folder whose clients have ended.
 
-    Waits half a minute for a database that is away, then raises BackendUnavailable. Raises InvalidArgument for a
-    damaged log; a last line that is cut off is not damage, because a killed client leaves one.
+    Waits half a minute for an unavailable database, then raises BackendUnavailable. Raises InvalidArgument for a
+    damaged log. An incomplete last line is not damage, because a killed client leaves one.
     """
     copy_tables(folder, url)
     join_logs(spark, folder)
 
 
 def copy_tables(folder: Path, url: str) -> None:
-    """Write ``feed/`` and ``tables/``. Nothing that follows needs the database.
+    """Write ``feed/`` and ``tables/``. The steps after this do not need the database.
 
-    Waits half a minute for a database that is away, then raises BackendUnavailable.
+    Waits half a minute for an unavailable database, then raises BackendUnavailable.
     """
     with _opened(url) as store, store._session.backend.snapshot() as snapshot:  # noqa: SLF001
         _write(folder / "feed", _EVENT, _events(snapshot))
@@ -113,7 +113,7 @@ def _opened(url: str) -> Store:
 
 
 def operations(spark: SparkSession, folder: Path) -> DataFrame:
-    """Return the operations from the clients' logs and the feed, also those that never returned."""
+    """Return the operations from the clients' logs and the feed, including those that never returned."""
     columns = ", ".join(part for part in _split(OPERATIONS) if not part.startswith("position"))
     schema = f"begin struct<{_nested(columns)}>, end struct<{_nested(columns)}>, {_TORN} string"
     lines = spark.read.schema(schema).option("columnNameOfCorruptRecord", _TORN).json(readable(folder / "log"))
@@ -133,7 +133,7 @@ def operations(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def _check_torn(lines: DataFrame, folder: Path) -> None:
-    """Raise InvalidArgument for a line that is not a record, unless it is a log's last: its client was killed there."""
+    """Raise InvalidArgument for a line that is not a record, unless it is the last line of a killed client's log."""
     torn = lines.where(f"{_TORN} is not null or (begin.start is null and end.outcome is null)")
     file = F.element_at(F.split("_metadata.file_path", "/"), -1)
     for row in torn.groupBy(file.alias("file")).agg(F.count("*").alias("lines")).collect():
@@ -160,7 +160,7 @@ def _split(schema: str) -> Iterator[str]:
 
 
 def _nested(columns: str) -> str:
-    """Return columns as the fields of a struct: ``name: type``, each of which a line may leave out."""
+    """Return columns as the fields of a struct, ``name: type``. A line may leave out each of them."""
     fields = [part.replace(" not null", "").split(" ", 1) for part in _split(columns)]
     return ", ".join(f"{name}: {kind}" for name, kind in fields)
 
@@ -176,7 +176,7 @@ def _events(snapshot: TableSnapshot) -> Iterator[Mapping[str, Any]]:
 
 
 def _entities(snapshot: TableSnapshot) -> Iterator[Mapping[str, Any]]:
-    """Yield the entities that a path leads to."""
+    """Yield the entities to which a path leads."""
     stands: dict[int, tuple[int, str, str]] = {}
     for row_id, parent_id, kind, name, state in snapshot.rows(
         "guard", ["id", "parent_id", "kind", "name", "state"], ["id"]

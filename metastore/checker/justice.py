@@ -1,16 +1,16 @@
 """Check that an attempt lost only to an operation that won.
 
-A conflict is justified in these cases:
+A lost attempt is justified in these cases:
 
 * The attempt expected a version of an entity, and another operation committed the next version.
-* It found its name taken, and its client was told so in the end. That is a read, and checked as a read.
+* It found its name taken, and its client got this error in the end. That is a read, and checked as a read.
 * It lost to anything else (an ancestor, a mark, a name, a deadlock) while an operation of another client ran, or after
   an exclusive operation: an entity in hand may be older than the call. A freeze counts as exclusive, also one of
   the same client, because the waiting operations have their turn after it. A mark lasts minutes at most: an
   attempt that still meets one after ten is a finding, whatever a clock says.
 
-New operation ids may be refused after the database's clock was ahead. The first refusal mends that: from a minute later
-on they are accepted. If one is still refused after two minutes, it is a finding.
+New operation ids may be refused after the database's clock was ahead. The first refusal repairs that: a minute later,
+new ids are accepted. If a new id is still refused after two minutes, it is a finding.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from metastore.errors import OperationIdRefused
 __all__ = ["Justice"]
 
 _NOBODY: Final = frozenset({"lost", "unavailable"})
-"""Causes in the connection or the server."""
+"""Causes that lie in the connection or the server."""
 _EXCLUSIVE: Final = frozenset({"ancestor", "marked", "busy"})
 _MARKS: Final = frozenset({"marked", "busy"})
 _STANDS: Final = 600 * 10**9
 """How long a mark can last after the call that set it (nanoseconds): calls end by their deadlines."""
 
 _MENDED: Final = 120 * 10**9
-"""How long after a refusal new operation ids can still be refused (nanoseconds)."""
+"""How long after a refusal new operation ids may still be refused (nanoseconds)."""
 _NEW: Final = 60.0
-"""How old an operation id may be that counts as made for its call (seconds): gc keeps every id for longer."""
+"""How old an operation id may be to count as made for its call (seconds). gc keeps each id for longer."""
 
 
 class Justice:
-    """Remembers which clients were writing, and whether there were exclusive operations."""
+    """Keeps track of the clients that are writing, and of exclusive operations."""
 
     def __init__(self) -> None:
         self._writing: dict[str, int] = {}
         self._ended: dict[str, int] = {}
         self._exclusive = 0
         self._last: int | None = None
-        """When the last exclusive operation returned; None: one has not returned, or none is known."""
+        """The time when the last exclusive operation returned; None: one has not returned, or none is known."""
         self._open = False
         self._refused: ClientOperation | None = None
-        """The operation that returned first of those whose id was refused though it was new."""
+        """The first operation to return whose id was refused although it was new."""
         self.others = False
-        """A writer without recorded calls exists: any attempt may have lost to it."""
+        """Whether a writer without recorded calls exists: any attempt may have lost to it."""
 
     def wrote(self, event: Placed) -> None:
         self._exclusive += event.exclusive
@@ -66,7 +66,7 @@ class Justice:
         if operation.action == "freeze":
             self._exclusive += 1
         if _is_exclusive(operation) and operation.end is None:
-            self._open = True  # its client died: its mark stays until some client clears it
+            self._open = True  # its client died: its mark stays until another client clears it
 
     def ends(self, operation: ClientOperation, newer: Callable[[int, int], bool]) -> Iterator[Finding]:
         """Yield each conflict without a winner. ``newer(id, version)`` returns whether a later version exists."""
@@ -118,7 +118,7 @@ class Justice:
 
 
 def _has_new_id(operation: ClientOperation) -> bool:
-    """Whether the operation's id is of the time of its call, by the client's own clock. A key has no time."""
+    """Whether an operation's id was made for its call, by the client's clock. An id from a key has no time."""
     if operation.operation_id is None:
         return False
     made = UUID(operation.operation_id)

@@ -11,7 +11,7 @@ __all__ = ["READS", "ClientOperation"]
 
 
 class ClientOperation(NamedTuple):
-    """See :class:`metastore.checker.records.Operation`, the record. These are the fields that are checked."""
+    """The checked fields of the record (:class:`metastore.checker.records.Operation`), and the events."""
 
     client: str
     number: int
@@ -33,7 +33,7 @@ class ClientOperation(NamedTuple):
     conflicts: tuple[Lost, ...]
     reads: tuple[Seen, ...]
     events: tuple[Placed, ...]
-    """By position."""
+    """The events of the operation, ordered by position."""
 
 
 READS: Final = frozenset({"load", "exists", "list", "names", "load_many"})

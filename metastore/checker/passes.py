@@ -39,7 +39,7 @@ _PLACED: Final = (
     "names array<struct<parent_id: long, family: string, name: string, entity_id: long>>"
 )
 TREE: Final = f"what string, {_PLACED}, kind string, path string, {FOUND}"
-"""Three sorts of rows: ``placed`` events, entities that are ``live`` at the end, and findings (``found``)."""
+"""Three kinds of rows: ``placed`` events, entities that are ``live`` at the end, and findings (``found``)."""
 MOST: Final = 100
 _BATCH: Final = 10_000
 
@@ -75,7 +75,7 @@ Row = dict[str, Any]
 
 
 class _Few:
-    """The first findings of each rule, and how many there were."""
+    """The first findings of each rule, and the number of all."""
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()
@@ -98,7 +98,7 @@ class _Few:
 
 
 def replayed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Replay the feed: columns :data:`EVENT_COLUMNS`, sorted by ``seq``."""
+    """Replay the feed: rows with the columns :data:`EVENT_COLUMNS`, sorted by ``seq``."""
     return _batched(_replayed(batches), _TREE)
 
 
@@ -116,9 +116,9 @@ def _replayed(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 
 def swept(since: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the pass over the operations: columns :data:`OPERATION_COLUMNS`, sorted by ``start``.
+    """Return the pass over the operations: rows with the columns :data:`OPERATION_COLUMNS`, sorted by ``start``.
 
-    Rows without a client come first: events of writers whose calls are not recorded or are of another clock.
+    Rows without a client come first: events of writers without recorded calls, or with calls of another clock.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

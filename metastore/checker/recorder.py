@@ -1,7 +1,7 @@
 """The recorder of a client: it logs each operation before it begins and after it returns.
 
-Only operations that may write are logged before they begin, so the log of a killed client shows what it was about to
-write. A line is one ``write``, which the system keeps when the process dies. A recorder belongs to one thread.
+Operations that may write are also logged before they begin, so the log of a killed client shows the write that it was
+about to make. Each line is one ``write``, which the system keeps if the process dies. A recorder belongs to one thread.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _FIELDS: Final = tuple([field.name for field in fields(Operation)])
 class Recorder:
     """The log of one client, ``log/<client>.jsonl`` in a record folder. ``client`` must be new.
 
-    Raises InvalidArgument for a name that cannot be a file's or that Spark overlooks, FileExistsError for a client
-    that has a log already.
+    Raises InvalidArgument for a name that a file cannot have or that Spark ignores, FileExistsError for a client that
+    already has a log.
     """
 
     def __init__(self, folder: Path, client: str) -> None:
@@ -59,7 +59,7 @@ class Recorder:
         to: str | None = None,
         operation_id: str | None = None,
     ) -> Operation:
-        """Record that an operation begins now. Let its writes carry its ``principal``."""
+        """Record that an operation begins now. Its writes must carry its ``principal``."""
         self._number += 1
         operation = Operation(
             self._client,
@@ -79,7 +79,7 @@ class Recorder:
         return operation
 
     def end(self, operation: Operation, outcome: Outcome, error: BaseException | None = None) -> None:
-        """Record that the operation has returned. Its fields must hold what it saw."""
+        """Record that the operation has returned. Its fields must be set before."""
         operation.end = time.monotonic_ns()
         operation.outcome = outcome
         operation.error = None if error is None else type(error).__name__

@@ -14,7 +14,7 @@ Outcomes:
 
 * ``applied``: it returned, and wrote;
 * ``nothing``: it returned, and there was nothing to write;
-* ``read``: it returned what it read;
+* ``read``: it returned data, and was not a write;
 * ``failed``: it could not succeed, because the name is taken, or the entity is missing;
 * ``conflicted``: it gave up, and was not applied;
 * ``unknown``: the acknowledgement was lost;
@@ -33,19 +33,20 @@ OUTCOMES: Final[tuple[str, ...]] = get_args(Outcome)
 
 
 class Seen(NamedTuple):
-    """One entity that an operation read, and whether it existed."""
+    """One read of an operation: the entity, and whether it existed."""
 
     path: str | None
-    """The path that was read; None: it was read by its id."""
+    """The path of the read; None: it was a read by id."""
     there: bool
     entity_id: int | None = None
     version: int | None = None
-    """None, with an id: it existed at an unknown version."""
+    """None, with an id: the entity existed at an unknown version."""
     kind: str | None = None
     """None: the kind of the operation."""
     of: Literal["children", "dropped"] | None = None
-    """None: it read the entity itself. ``children``: whether the entity has live children, which a caught NotEmpty
-    says. ``dropped``: whether something that was dropped under the path can be restored."""
+    """None: the read was of the entity itself. ``children``: of whether the entity has live children, which a caught
+    NotEmpty shows. ``dropped``: of whether an entity that was dropped under the path can be restored.
+    """
 
 
 class Lost(NamedTuple):
@@ -65,20 +66,21 @@ class Operation:
     client: str
     number: int
     action: str
-    """load, exists, list, create, alter, rename, move, drop (of what must be empty), drop_cascade, restore (by
-    path, of the newest that was dropped there), transaction, freeze, …"""
+    """load, exists, list, create, alter, rename, move, drop (without cascade), drop_cascade, restore (by path, of the
+    entity that was dropped there last), transaction, freeze, …
+    """
     kind: str | None
     path: str | None
     path_to: str | None
-    """Of a rename or a move."""
+    """The new path of a rename or a move."""
     clock: str
     """The name of the clock of ``start`` and ``end``. Only times of one clock can be compared."""
     start: int
-    """Nanoseconds on that clock, taken before the call."""
+    """The time before the call, in nanoseconds on that clock."""
     at: float
-    """The same in seconds since 1970, for people."""
+    """The same time in seconds since 1970, for people."""
     end: int | None = None
-    """None: it never returned."""
+    """The time of the return, on the same clock; None: it never returned."""
     operation_id: str | None = None
     attempts: int = 0
     conflicts: list[Lost] = field(default_factory=list)
@@ -91,18 +93,19 @@ class Operation:
     helped: bool | None = None
     """Whether another operation's commit applied it."""
     held_from: int | None = None
-    """Of a freeze: when its block began, on the clock of ``start``."""
+    """For a freeze: the time when its block began, on the clock of ``start``."""
     held_to: int | None = None
-    """When its block ended, before it committed."""
+    """For a freeze: the time when its block ended, before the commit."""
     reads: list[Seen] = field(default_factory=list)
-    """What it read. Each was true at one instant between start and end. If the operation wrote, each was true at its
-    commit. The reads of a transaction or a freeze, and those on which an error rests, were all true at one instant."""
+    """The reads. Each was true at one instant between start and end. If the operation wrote, each was true at its
+    commit. The reads of a transaction or a freeze, and those behind an error, were all true at one instant.
+    """
     values: dict[str, float] = field(default_factory=dict)
     """Other numbers that a scenario records."""
 
     @property
     def principal(self) -> str:
-        """The principal of its writes."""
+        """The principal of the operation's writes."""
         return f"{self.client}/{self.number}"
 
 
@@ -124,6 +127,7 @@ EVENTS: Final = (
     "time long not null, wrong string"
 )
 """``seq`` is the position as a number, ``time`` microseconds since 1970; ``owner_id`` is the owner of an owned row.
-``wrong`` says how the document differs from what the changes make of the one before; null: it does not."""
+``wrong`` says how the document differs from the result of the changes on the previous one; null: it does not.
+"""
 
 ENTITIES: Final = "entity_id long not null, kind string not null, path string not null, version long not null"

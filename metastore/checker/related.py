@@ -1,4 +1,4 @@
-"""Relations and rights in the feed: both ends are live, an exclusive one is alone, no right is outrun.
+"""Relations and rights in the feed: both ends are live, an exclusive relation is alone, no lost right is used.
 
 The events of relations carry the id of the relation itself. Memory: one event for each existing relation.
 """
@@ -19,11 +19,13 @@ __all__ = ["Related", "Rights"]
 
 _ACTIONS: Final = ("create", "alter", "drop")
 PathOf = Callable[[int], str | None]
-"""From an entity's id to its path now. None: no path leads to it. Raises KeyError for an entity that gc has cut off."""
+"""A function from an entity's id to its present path; None: no path leads to it. Raises KeyError if gc has removed the
+steps that created the entity.
+"""
 
 
 class Related:
-    """The relations that the feed has made so far."""
+    """The relations that exist after the feed's events so far."""
 
     def __init__(self, path_of: PathOf) -> None:
         self._path_of = path_of
@@ -48,12 +50,12 @@ class Related:
         return self._last.get(relation_id)
 
     def _ends(self, event: Event) -> Iterator[Finding]:
-        """Check that both ends were live when the relation was written, at the paths that its event says."""
+        """Check that both ends were live when the relation was written, at the paths in its event."""
         said = {event.path_after or event.path_before, event.other_path}
         for end in (event.owner_id, event.other_id):
             try:
                 path = self._path_of(end or 0)
-            except KeyError:  # gc has removed the steps that made the entity
+            except KeyError:  # gc has removed the steps that created the entity
                 continue
             if path is None:
                 message = f"the relation {event.entity_id} was written at {event.seq}, and entity {end} was not live"
@@ -73,13 +75,13 @@ class Related:
 
 
 class Rights:
-    """The evidence that users' commits note, and the scope versions that others made."""
+    """The evidence in the notes of users' commits, and the scope versions after other commits."""
 
     def __init__(self) -> None:
         self._evidence = Evidence()
 
     def apply(self, event: Event) -> Iterator[Finding]:
-        """Read the next event of the feed; yield each commit that rests on a lost right."""
+        """Take the next event of the feed; yield a finding for each commit that relies on a lost right."""
         if event.fences is not None:
             try:
                 note = read_note(event.fences)

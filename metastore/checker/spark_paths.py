@@ -1,4 +1,4 @@
-"""Paths as Spark takes them: characters of patterns are escaped."""
+"""Paths in the form that Spark expects: the characters of patterns are escaped."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ __all__ = ["readable"]
 
 
 def readable(path: Path) -> str:
-    """Return ``path`` with each character that Spark takes for a pattern escaped."""
+    """Return ``path`` with each character escaped that Spark would interpret as a pattern."""
     return re.sub(r"([\\*?{}\[\]])", r"\\\1", str(path))

@@ -1,27 +1,28 @@
-"""Check that what clients saw is possible, given the feed: one pass over all operations in the order of their calls.
+"""Check in one pass that the clients' records are possible, given the feed. The order is that of the calls.
 
 The feed gives the order in which the commits on one entity, one name and one path took effect. (That is its contract;
 :mod:`metastore.checker.tree` checks it by a replay.) So no search is needed. An operation that wrote took effect at its
 position. An operation that read took effect at *some* position where its reads were true, and the pass gives it the
-earliest position that is left. That position is not before anything that had returned when the operation was called,
-nor before anything that a returned operation had seen. The earliest position leaves most room for all later operations.
+earliest possible one. That position is not before any operation that had returned when this one was called, nor before
+any write that a returned operation had seen. The earliest position leaves the most room for later operations.
 
 So each register is linearizable with its writes in the order of the feed if, and only if, every read gets a position
-(Gibbons and Korach, "Testing Shared Memories", SIAM J. Comput. 1997: with a known order of writes this is decided in
-linear time). A history is linearizable if all its registers are (Herlihy and Wing, TOPLAS 1990: linearizability is
-local). Two commits with nothing in common may become visible in another order than that of their positions. But
-an operation that is called after another has returned has the later position.
+(Gibbons and Korach, "Testing Shared Memories", SIAM J. Comput. 1997: with a known order of writes, this can be decided
+in linear time). A history is linearizable if all its registers are (Herlihy and Wing, TOPLAS 1990: linearizability is
+local). Two unrelated commits may become visible in another order than that of their positions. But an operation that is
+called after another has returned has the later position.
 
 The reads of an operation that wrote must still be true just before the position of its writes. The reads of a
 transaction that wrote nothing must all be true at one position. That is serializability with the feed as the order: a
 read that was overwritten earlier is an anti-dependency that leads back, and so a cycle over keys (Adya, "Weak
 Consistency", 1999).
 
-Whether an entity has children, and what was dropped last under a name, are registers too: they change with the names.
+Whether an entity has children, and the entity that was dropped last under a name, are registers, too: they change with
+the names.
 
-Memory grows with the number of live entities and running operations, not with the length of the history; where a client
-looked for something to restore, also with the number of names under which something was dropped. Only times
-of one clock are compared; events of other writers are placed first (:meth:`Sweep.place`).
+Memory grows with the number of live entities and running operations, not with the length of the history; if a client
+looked for an entity to restore, also with the number of names under which entities were dropped. Only times of one
+clock are compared; events of other writers are placed first (:meth:`Sweep.place`).
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ from metastore.port.conditions import ROOT_ID
 __all__ = ["Sweep"]
 
 _TOGETHER: Final = ("transaction", "freeze")
-"""The actions whose reads are all of one instant, also if they write nothing."""
+"""The actions whose reads are all true at one instant, even if they write nothing."""
 _OWNERS: Final = {"partition": "table", "model_version": "model"}
-"""The kind of the owner, for owned rows that have a name below one kind."""
+"""The kind of the owner, for kinds of owned rows that can have only one kind of owner."""
 _OF: Final = {"children": "children", "dropped": "dropped entity that can be restored"}
 _EVERY: Final = 4096
-"""How many operations pass before old values are forgotten."""
+"""After how many operations old values are forgotten."""
 _names = lru_cache(maxsize=100_000)(parse_path)
 Label = tuple[int, str, str]
 
@@ -62,7 +63,7 @@ class _Version(NamedTuple):
 
 
 class _Meant(NamedTuple):
-    """The entity that a path leads to at a position, the names on the way, and the next position where one changes."""
+    """The entity at a path at one position, the names along the path, and the next position where one changes."""
 
     entity_id: int | None
     labels: list[Label]
@@ -74,11 +75,11 @@ class _Open(NamedTuple):
     number: int
     operation: ClientOperation
     least: tuple[int, ...]
-    """For each of its reads: the earliest position at which the read may be true."""
+    """For each read: the earliest position at which it may be true."""
 
 
 class Sweep:
-    """Checks the operations of one clock, each once, in the order of ``start``.
+    """Checks each operation of one clock once, in the order of ``start``.
 
     ``since`` is the position before the first call: every operation must see the events up to it.
     """
@@ -92,11 +93,11 @@ class Sweep:
         self._open: list[_Open] = []
         self._justice = Justice()
         self._freezes: list[ClientOperation] = []
-        """Those that can hold while an operation runs which is called now."""
+        """The freezes that may still hold while an operation runs that is called now."""
         self._count = self._epoch_began = 0
 
     def place(self, events: Iterable[Placed]) -> None:
-        """Take events of writers that cannot be ordered: before the run, of another clock, or without a record."""
+        """Take the events of writers without an order: from before the run, of another clock, or without a record."""
         events = tuple(events)
         self._put(events)
         self._justice.others = self._justice.others or any(event.seq > self._since for event in events)
@@ -117,7 +118,7 @@ class Sweep:
             self._justice.wrote(event)
 
     def take(self, operation: ClientOperation) -> Iterator[Finding]:
-        """Take the next operation; yield each contradiction to the operations before it."""
+        """Take the next operation; yield each contradiction to earlier operations."""
         operation = operation._replace(reads=tuple([seen for seen in operation.reads if _is_checked(seen, operation)]))
         yield from self._return(operation.start)
         yield from account(operation)
@@ -136,7 +137,7 @@ class Sweep:
         yield from self._held(operation)
         if (
             operation.end is not None and operation.outcome != "unknown"
-        ):  # an unknown outcome may still be applied later
+        ):  # an operation of unknown outcome may still be applied later
             reads = () if operation.events else operation.reads
             mine = tuple([self._least(operation, seen) for seen in reads])
             heapq.heappush(self._open, _Open(operation.end, self._count, operation, mine))
@@ -144,7 +145,7 @@ class Sweep:
             self._forget()
 
     def _held(self, operation: ClientOperation) -> Iterator[Finding]:
-        """Yield a finding if all of an operation that wrote lies between the begin and the end of a freeze above."""
+        """Yield a finding if a writing operation ran completely within a freeze above its entity."""
         for freeze in self._freezes:
             began, ended = freeze.held_from, freeze.held_to
             inside = began is not None and ended is not None and began < operation.start
@@ -157,7 +158,7 @@ class Sweep:
                     yield Finding("cycle", message, (line(freeze), line(operation)))
 
     def _above(self, event: Placed) -> list[int]:
-        """Return the entity of an event and its ancestors; a dropped one counts at its last place."""
+        """Return the entity of an event and its ancestors. A dropped entity counts at its last place."""
         ids, here, seq = [event.entity_id], event.entity_id, event.seq - event.gone
         for _ in range(DEEPEST):
             label, _ = self._stands.at(here, seq)
@@ -171,7 +172,7 @@ class Sweep:
         yield from self._return(None)
 
     def _return(self, before: int | None) -> Iterator[Finding]:
-        """Let the operations return that ended before ``before``."""
+        """Process the return of each operation that ended before ``before``."""
         while self._open and (before is None or self._open[0].end < before):
             yield from self._ends(heapq.heappop(self._open))
 
@@ -198,7 +199,7 @@ class Sweep:
     # --- required positions
 
     def _require(self, event: Placed) -> None:
-        """Require that later operations see an event and what it rests on: the path to its entity."""
+        """Require that later operations see an event, and the path to its entity."""
         for name in event.names:
             self._names.require((name.parent_id, name.family, name.name), event.seq)
         self._require_entity(event.entity_id, event.seq)
@@ -217,21 +218,22 @@ class Sweep:
             here = label[0]
 
     def _least(self, operation: ClientOperation, seen: Seen) -> int:
-        """Return the earliest position at which a read of an operation that is called now may be true."""
+        """Return the earliest position at which a read may be true, for an operation that is called now."""
         at = 0
         while True:
             meant = self._lead(seen, operation, at)
             required = [self._names.required(label) for label in meant.labels]
             if meant.entity_id is not None:
                 required.append(self._versions.required(meant.entity_id))
-            # one after the other: behind a name that leads elsewhere by now, the rest of the path is another one's
+            # one after the other: behind a name that leads elsewhere now, the rest of the path belongs to another
+            # entity
             later = next((one for one in required if one > at), None)
             if later is None:
                 return at
             at = later
 
     def _observed(self, operation: ClientOperation, seen: Seen, at: int) -> int:
-        """Require that later operations see what was read at a position. Return the position that wrote it."""
+        """Require that later operations see the values of a read at a position. Return the position that wrote them."""
         meant, latest = self._lead(seen, operation, at), 0
         for label in meant.labels:
             self._names.require(label, at)
@@ -255,7 +257,7 @@ class Sweep:
                 yield Finding("cycle", message, (*by, line(operation)))
 
     def _together(self, operation: ClientOperation, at: int) -> int | None:
-        """Return the first position from ``at`` on at which all reads are true."""
+        """Return the first position from ``at`` on where all reads are true; None: there is none."""
         while True:
             positions = [self._when(operation, seen, at) for seen in operation.reads]
             later = [position for position in positions if position is not None]
@@ -266,7 +268,7 @@ class Sweep:
             at = max(later)
 
     def _when(self, operation: ClientOperation, seen: Seen, least: int) -> int | None:
-        """Return the first position from ``least`` on at which a read is true."""
+        """Return the first position from ``least`` on where a read is true; None: there is none."""
         at: int | None = least
         while at is not None:
             so, change = self._is_so(operation, seen, at)
@@ -276,14 +278,14 @@ class Sweep:
         return None
 
     def _is_so(self, operation: ClientOperation, seen: Seen, at: int) -> tuple[bool, int | None]:
-        """Return whether a read is true at a position, and the next position where that can change."""
+        """Return whether a read is true at a position, and the next position where this can change."""
         meant = self._lead(seen, operation, at)
         if seen.path is not None and (
             meant.entity_id is None or not seen.there or seen.entity_id not in (None, meant.entity_id)
         ):
             return meant.entity_id is None and not seen.there, meant.until
         if meant.entity_id is None or not seen.there:
-            return True, None  # a read by id found nothing: perhaps an ancestor was missing
+            return True, None  # a read by id that found nothing: perhaps an ancestor was missing
         version, later = self._versions.at(meant.entity_id, at)
         so = version is not None and seen.version in (None, version.version)
         return so, _sooner(meant.until, later)
@@ -313,7 +315,7 @@ class Sweep:
         return Finding("read", message, (*by, *([] if by or who is None else [who]), line(operation)))
 
     def _who_overwrote(self, operation: ClientOperation, seen: Seen, at: int) -> tuple[str, ...]:
-        """Return a line about the operation that wrote the version that was there instead."""
+        """Return a line about the operation that wrote the version which was there instead."""
         entity_id = seen.entity_id or self._lead(seen, operation, at).entity_id
         if entity_id is None:
             return ()
@@ -338,13 +340,13 @@ class Sweep:
 
 
 def _is_checked(seen: Seen, operation: ClientOperation) -> bool:
-    """Whether a read can be checked: of owned rows, only those whose owner has one kind."""
+    """Whether a read can be checked: of owned rows, only the kinds with one kind of owner."""
     kind = seen.kind or operation.kind
     return kind not in OWNED_KINDS or kind in _OWNERS
 
 
 def _is_together(operation: ClientOperation) -> bool:
-    """Whether all reads must be of one instant. An error that rests on two is one that no order of operations gives."""
+    """Whether all reads must be true at one instant: those of a transaction, and those behind an error."""
     return operation.action in _TOGETHER or operation.outcome == "failed"
 
 
@@ -362,7 +364,7 @@ def _families(kind: str | None, depth: int) -> tuple[str, ...]:
 
 @lru_cache(maxsize=100_000)
 def _steps(kind: str, names: tuple[str, ...], of: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the family and the name of each step from the root to what was read."""
+    """Return the family and the name of each step of the path from the root to the register that was read."""
     steps = tuple(zip(_families(kind, len(names)), names, strict=True))
     if of == "dropped":
         return (*steps[:-1], (DROPPED + kind, names[-1]))

@@ -1,8 +1,8 @@
-"""The history of each name and each version by position, as far back as a running operation can have read it.
+"""The history of each name and version by position, as far back as a running operation may have read it.
 
-Each key is a register. It has a *required* position: an operation that is called now must see the value there or a
-later one. Older values are forgotten two epochs later. An epoch ends when all operations that were called before it
-have returned.
+Each key is a register. It has a *required* position: an operation that is called now must see the value at that
+position, or a later one. Older values are forgotten two epochs later. An epoch ends when all operations that were
+called before it have returned.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Timelines"]
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 _LONG = 8
-"""How many changes a key keeps before the oldest are forgotten if they can be."""
+"""How many changes a key keeps before the oldest are forgotten, if no running operation needs them."""
 
 
 class _Line(Generic[V]):
@@ -54,7 +54,7 @@ class _Line(Generic[V]):
 
 
 class Timelines(Generic[K, V]):
-    """For each key its values by position; None if the key has no value. Positions may be put in any order."""
+    """The values of each key by position; None if the key has no value. Values may be put in any order of positions."""
 
     def __init__(self) -> None:
         self._lines: dict[K, _Line[V]] = {}
@@ -84,7 +84,7 @@ class Timelines(Generic[K, V]):
         return line.values[at - 1] if at else None, seqs[at] if at < len(seqs) else None
 
     def required(self, key: K) -> int:
-        """Return the required position: a new operation must see the value there or a later one."""
+        """Return the required position: a new operation must see the value at it, or a later one."""
         line = self._lines.get(key)
         return 0 if line is None else line.required
 

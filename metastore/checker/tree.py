@@ -1,8 +1,8 @@
-"""The feed, replayed from its start: versions in chains, one live entity to a name, nothing below what is not live.
+"""Replay the feed: versions form chains, a name has one live entity, and all ancestors of live entities are live.
 
-Memory grows with the number of entities, not with the length of the feed. Each event comes out *placed*: with the
-names that it gave and took, so that :mod:`metastore.checker.sweep` knows the meaning of a path at a position. Names
-are compared as they are written; ``store.verify`` checks the other spellings of a catalog that folds case.
+Memory grows with the number of entities, not with the length of the feed. Each event comes out *placed*: with the names
+that it gave and took, so that :mod:`metastore.checker.sweep` knows the meaning of a path at a position. Names are
+compared exactly; ``store.verify`` checks the other spellings of a catalog that folds case.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ __all__ = ["CHILDREN", "DEEPEST", "DROPPED", "EXCLUSIVE", "NO_NAME", "Named", "P
 
 EXCLUSIVE: Final = frozenset({"rename", "move", "drop", "restore", "enable", "disable", "purge"})
 DEEPEST: Final = 1000
-"""The greatest number of parents that are followed: in a broken feed an entity can be below itself."""
+"""The greatest number of parents that are followed: in a damaged feed, an entity may be below itself."""
 NO_NAME: Final = "+"
-"""The prefix of the families that hold not names, but other things that an event changes."""
+"""The prefix of families that do not hold names, but other values that an event changes."""
 CHILDREN: Final = "+children"
 """``Named(id, CHILDREN, "", id)``: the entity has live children; ``Named(id, CHILDREN, "", None)``: it has none."""
 DROPPED: Final = "+dropped "
-"""``Named(parent_id, DROPPED + kind, name, id)``: the entity is the newest that was dropped under the name. None:
-nothing there can be restored."""
+"""``Named(parent_id, DROPPED + kind, name, id)``: the entity was dropped last under the name. None: no entity there can
+be restored.
+"""
 _PLACING: Final = frozenset({"create", "rename", "move", "restore"})
 _KNOWN: Final = EXCLUSIVE | {"create", "alter"}
 _names = lru_cache(maxsize=100_000)(parse_path)
@@ -55,7 +56,7 @@ class Placed(NamedTuple):
     entity_id: int
     version: int
     gone: bool
-    """The entity does not exist any more."""
+    """Whether the entity no longer exists."""
     exclusive: bool
     names: tuple[Named, ...]
 
@@ -83,7 +84,7 @@ class Tree:
         """The entities that were dropped under a parent, a kind and a name, oldest first."""
         self._under: dict[int, tuple[int, str, str]] = {}
         self._before: dict[tuple[int, str, str], int | None] = {}
-        """The things besides names that the current event touches, as they were before."""
+        """The old values, besides names, that the current event may change."""
         self._related, self._rights = Related(self._path_of), Rights()
 
     def apply(self, event: Event) -> tuple[Placed, list[Finding]]:
@@ -131,7 +132,7 @@ class Tree:
         return self._placed(event, there is not None and there.live, (*names, *self._changed())), findings
 
     def _changed(self) -> tuple[Named, ...]:
-        """Return what the current event has changed besides names."""
+        """Return the values, besides names, that the current event has changed."""
         before, self._before = self._before, {}
         now = {label: self._now(label) for label in before}
         return tuple([Named(*label, value) for label, value in now.items() if value != before[label]])
@@ -147,7 +148,7 @@ class Tree:
         return under[-1] if under else None
 
     def live(self) -> Iterator[tuple[int, str, str, int]]:
-        """Yield (id, kind, path, version) of each entity that a path leads to."""
+        """Yield (id, kind, path, version) of each entity to which a path leads."""
         for entity_id, node in self._nodes.items():
             path = self._path(node)
             if path is not None:
@@ -184,7 +185,7 @@ class Tree:
             self._owned_names[label] = event.entity_id
 
     def _fits(self, event: Event, node: _Node) -> Iterator[Finding]:
-        """Check that an event can happen to an entity that exists already."""
+        """Check that an event is possible for an entity that exists already."""
         if event.kind != node.kind:
             message = f"entity {event.entity_id} was a {node.kind}, and is a {event.kind} at {event.seq}"
             yield Finding("replay", message, (str(node.last), str(event)))
@@ -224,7 +225,7 @@ class Tree:
         return (*given, Named(*label, event.entity_id)), findings
 
     def _count(self, parent_id: int, by: int) -> None:
-        """Count a child that comes or goes."""
+        """Change the number of children of an entity."""
         if parent_id in self._nodes:
             self._touch((parent_id, CHILDREN, ""))
             self._nodes[parent_id].children += by
@@ -264,7 +265,7 @@ class Tree:
         return True
 
     def _forget(self, entity_id: int, node: _Node) -> tuple[Named, ...]:
-        """Remove the name of an entity; return the name that means nothing now."""
+        """Remove the name of an entity; return the name, which has no entity now."""
         if not node.live:
             return ()
         node.live = False
@@ -285,7 +286,7 @@ class Tree:
         return here
 
     def _who_took(self, names: tuple[str, ...], families: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the last event of the entity that was at a path, or above it, and is gone."""
+        """Return the last event of an entity that was at a path, or above it, and no longer is."""
         while names and self._find(names[:-1], families) is None:
             names = names[:-1]
         above = self._find(names[:-1], families) if names else None
@@ -311,7 +312,7 @@ class Tree:
         yield Finding("orphan" if rule == "orphan" else "replay", message, (*who, str(event)))
 
     def _path_of(self, entity_id: int) -> str | None:
-        """Return the path that leads to an entity; None: there is none. Raises KeyError for one that is not known."""
+        """Return the path that leads to an entity; None: there is none. Raises KeyError for an unknown entity."""
         return self._path(self._nodes[entity_id])
 
     def _path(self, node: _Node) -> str | None:
@@ -336,7 +337,7 @@ def _owned_name(event: Event, owner_id: int) -> tuple[Named, ...]:
 
 
 def _follows(event: Event, last: Event | None) -> Iterator[Finding]:
-    """Check that a version follows the one before it. Where gc has cut the history, any first version is accepted."""
+    """Check that a version follows the one before it. If gc has removed older steps, any first version is accepted."""
     if event.wrong is not None:
         who = () if last is None else (str(last),)
         yield Finding("replay", f"the event at {event.seq}: {event.wrong}", (*who, str(event)))

@@ -1,7 +1,7 @@
 """Run the command line, ``metastore``. :mod:`metastore.cli.app` has the commands, and is imported only when needed.
 
-Exit codes: 0 done, 1 an error, or a violation that verify found, 130 interrupted, 141 the reader of the output, such as
-head, has read enough; of ``lease run`` also 75, 124, 126 and 127.
+Exit codes: 0 done; 1 an error, or a violation that verify found; 130 interrupted; 141 the reader of the output, such as
+head, has closed it. ``lease run`` also has 75, 124, 126 and 127.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def main() -> None:
     """Run the command line, and exit with its code."""
     _hold_standard_files()
     try:
-        from metastore.cli.app import run  # noqa: PLC0415  (Ctrl-C during the import must be reported too)
+        from metastore.cli.app import run  # noqa: PLC0415  (Ctrl-C during the import must be reported, too)
 
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
@@ -27,12 +27,12 @@ def main() -> None:
 
 
 def _hold_standard_files() -> None:
-    """Let no file get the number of a closed stdin, stdout or stderr: printed text would land in it."""
+    """Occupy the numbers of a closed stdin, stdout or stderr: printed text would go into a file with such a number."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # os.open takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # os.open takes the lowest free number
 
 
 def __getattr__(name: str) -> Any:

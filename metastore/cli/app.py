@@ -1,4 +1,4 @@
-"""Put the commands together, and turn what goes wrong in any command into one line and an exit code."""
+"""Combine the commands, and turn the errors of all commands into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from metastore.version import __version__
 __all__ = ["app", "run"]
 
 _CODES: dict[type[MetastoreError], int] = {LeaseHeld: 75, LeaseLost: 124}
-"""The errors on which a script acts differently: EX_TEMPFAIL of sysexits.h, and the code of timeout(1)."""
+"""The errors with exit codes of their own, for scripts: EX_TEMPFAIL of sysexits.h, and the code of timeout(1)."""
 
 _IN_THE_SHELL = (
     ("drop it with cascade=True", "give --cascade"),
@@ -34,7 +34,7 @@ _IN_THE_SHELL = (
     ("evict it with force", "evict it with --force"),
     ("give one as value=", "write TAG=VALUE"),
 )
-"""Pairs of a hint for programs, as messages have it, and the hint for a shell."""
+"""Pairs of a hint for programs, as it is in messages, and the hint for a shell."""
 
 
 class _Interrupted(Exception):
@@ -94,19 +94,19 @@ def _settings(
 
 @functools.cache
 def _command() -> Any:
-    """Build the root of the commands, once."""
+    """Build the root command, once."""
     return typer.main.get_command(app)
 
 
 class _Closed(TextIOBase):
-    """Stands for a closed standard output: a write to it raises an error."""
+    """Replaces a closed standard output: a write raises an error."""
 
     def write(self, _: str) -> int:
         raise OSError(errno.EBADF, "standard output is closed")
 
 
 def _open_streams() -> None:
-    """Let there be a stream for each of stdout and stderr. Python has None for one that was closed."""
+    """Make sure that stdout and stderr are streams: Python sets a closed one to None."""
     streams: Any = sys
     if streams.stdout is None:
         streams.stdout = _Closed()
@@ -115,7 +115,7 @@ def _open_streams() -> None:
 
 
 def _let_go() -> None:
-    """Drop what stdout does not take: Python would try again at its exit, and print an error."""
+    """Drop the output that stdout does not accept: Python would try again at its exit, and print an error."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -132,10 +132,10 @@ def run(arguments: Sequence[str]) -> int:
         code = _command().main(list(arguments), prog_name="metastore", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:  # the reader, such as head, has read enough: return the code that a shell uses for SIGPIPE
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe: return a shell's code for SIGPIPE
         _let_go()
         return 141
-    except (_Interrupted, KeyboardInterrupt, typer.Abort):  # the last: Ctrl-C, or no input, at a question
+    except (_Interrupted, KeyboardInterrupt, typer.Abort):  # Abort: Ctrl-C, or no input, at a question
         return _say("interrupted", 130)
     except MetastoreError as error:
         message = str(error)

@@ -1,4 +1,4 @@
-"""Gather the surroundings of an entity: its owner, the tags on it and its columns, and the grants that hold for it."""
+"""Gather the relations of an entity: its owner, the tags on it and its columns, and the grants that apply to it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Around(NamedTuple):
 
     owner: str | None
     tags: list[Attached]
-    """The tags of the entity, its own and inherited ones; then those of its columns."""
+    """The entity's own and inherited tags, then those of its columns."""
     grants: list[dict[str, str]]
-    """The grants and denials to roles on it, and above it; for a role, its own."""
+    """The grants and denials on the entity and above it; for a role, first its own."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Return everything as plain JSON values."""
         return {"owner": self.owner, "tags": [one.to_dict() for one in self.tags], "grants": self.grants}
 
 
 def around(store: Managers, entity: Entity) -> Around:
-    """Return what stands around an entity."""
+    """Return the owner, tags and grants of an entity."""
     owner = store.owners.of(entity)
     tags = [*store.tags.on(entity), *_of_columns(store, entity)]
     of_role = [one.to_dict() for one in store.roles.grants(entity)] if entity.kind == "role" else []
@@ -42,7 +42,7 @@ def around(store: Managers, entity: Entity) -> Around:
 
 
 def granted(store: Managers, entity: Entity) -> Iterator[dict[str, str]]:
-    """Yield what roles are allowed or denied on an entity, then on what is above it."""
+    """Yield the privileges that roles are allowed or denied on an entity, then those on its ancestors."""
     for one in (entity, *_above(store, entity)):
         for grant in store.relations("grant").targets(one):
             effect, _, privilege = (grant.value or "").partition(":")
@@ -50,7 +50,7 @@ def granted(store: Managers, entity: Entity) -> Iterator[dict[str, str]]:
 
 
 def _above(store: Managers, entity: Entity) -> list[Entity]:
-    """Return what is above an entity, the nearest first; its kind may be of a package that is not installed."""
+    """Return the ancestors of an entity, the nearest first; the package of an ancestor's kind need not be installed."""
     backend = store._session.backend  # noqa: SLF001  (a manager loads one kind at a time)
     known = backend.by_id([node.id for node in reversed(entity.record.chain[:-1])])
     records = [one.record for one in known if one is not None and one.live]

@@ -1,4 +1,4 @@
-"""``verify --backup``: say whether a backup is whole, and at which position it ends. It changes nothing."""
+"""``verify --backup``: say whether a backup is complete, and at which position it ends. This changes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _MANIFEST: Final = "backup_manifest"
 
 @dataclass(frozen=True)
 class Backup:
-    """What was found of one backup. ``position``: where its feed ends; ``time``: of its newest change, or export."""
+    """The result for one backup.
+
+    ``position``: the end of its feed; ``time``: that of its newest change, or of the export.
+    """
 
     place: str
     problems: list[str]
@@ -33,7 +36,7 @@ class Backup:
 
 
 def verify_backup(place: str, *, json: bool) -> None:
-    """Show what was found at a URL, in a file or in a folder; the exit code is 1 if anything is not whole."""
+    """Show the backups at a URL, in a file or in a folder; the exit code is 1 if any of them is not complete."""
     if not place:
         raise InvalidArgument("--backup names no place; give a URL of PostgreSQL, an export, or a folder of exports")
     found = [_database(parse_url(place))] if "://" in place else list(_exports(Path(place)))
@@ -53,7 +56,7 @@ def verify_backup(place: str, *, json: bool) -> None:
 
 
 def _database(url: Url) -> Backup:
-    """Check a database into which a backup was put back; by sessions that write nothing, so that it stays a backup."""
+    """Check a database into which a backup was put back, in read-only sessions, so that it stays a backup."""
     if not url.is_postgres:
         raise InvalidArgument(
             "--backup takes the URL of a PostgreSQL database, or exports; make another copy of a backup of SQLite, and "
@@ -75,7 +78,7 @@ def _database(url: Url) -> Backup:
 
 
 def _exports(place: Path) -> Iterator[Backup]:
-    """Check a file of an export, or each file of a folder."""
+    """Check the file of an export, or each file in a folder."""
     if (place / _MANIFEST).exists():
         raise InvalidArgument(
             f"{place} is a base backup: check it with pg_verifybackup, start PostgreSQL on a copy, and give its URL"

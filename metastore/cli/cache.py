@@ -62,7 +62,7 @@ def _show_help(ctx: typer.Context) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands, below ``cache``."""
+    """Add the commands below ``cache``."""
     cache = typer.Typer(
         help="Show who caches, and evict a member.",
         invoke_without_command=True,

@@ -1,4 +1,7 @@
-"""The names of all commands. A command is imported, and built, when it is first used: a call uses one of them."""
+"""The names of all commands.
+
+A command is imported and built at its first use, because a call of the program uses only one.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +43,11 @@ MODULES: Final = {
 _WRITERS: Final = frozenset(
     ("create", "alter", "rename", "drop", "restore", "purge", "tags", "policies", "grant", "revoke", "revert", "import")
 )
-"""The commands whose writes history keeps: each takes ``--reason``."""
+"""The commands whose writes are in history: each takes ``--reason``."""
 
 
 class Commands(UserDict[str, Any]):
-    """The commands by name. One whose module was not imported yet is the module's name in ``data``."""
+    """The commands by name. While a command's module is not imported, ``data`` has the module's name in its place."""
 
     def __init__(self) -> None:
         super().__init__({name: module for module, names in MODULES.items() for name in names})
@@ -82,7 +85,7 @@ def _writes(
         ),
     ] = None,
 ) -> None:
-    """Have the option that each command has that writes."""
+    """Declare the option that all commands that write have."""
 
 
 def _reason() -> Any:

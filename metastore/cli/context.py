@@ -53,11 +53,11 @@ SkipUnreadable = Annotated[
 
 
 _SIBLINGS = 1000
-"""How many siblings of each kind are compared with a name that does not exist."""
+"""How many siblings of each kind are compared with a missing name."""
 
 
 def left_out(skip: bool) -> Unreadable | None:
-    """Return what a reader does with a damaged row: it raises, or with ``skip`` says which row it leaves out."""
+    """Return the function for damaged rows: with ``skip``, it reports that a row is left out. None: readers raise."""
     return (lambda error: tell(f"left out: {error}")) if skip else None
 
 
@@ -72,7 +72,7 @@ def child_kinds(kind: str | None) -> list[str]:
 
 
 def find(store: Managers, path: str, wanted: str | None) -> Entity:
-    """Return the entity at ``path``. Raises EntityNotFound, or InvalidArgument where several kinds share the name."""
+    """Return the entity at ``path``. Raises EntityNotFound, or InvalidArgument if several kinds share the name."""
     names = parse_path(path)
     if wanted is not None:
         return _of_kind(store, names, wanted)
@@ -107,12 +107,12 @@ def _of_kind(store: Managers, names: tuple[str, ...], wanted: str) -> Entity:
 
 
 def _dropped(store: Managers, kinds: list[str], names: tuple[str, ...]) -> str:
-    """Return who dropped what had this name last, and how it comes back; or nothing."""
+    """Return a hint: who dropped the last entity with this name, and how to restore it; "" if there is none."""
     dropped: list[Entity] = []
     for kind in kinds:
         try:
             page = manager_of(store, kind).dropped_page(names[:-1] or None, prefix=names[-1], size=_SIBLINGS)
-        except MetastoreError:  # the parent is missing too, and the error already says so
+        except MetastoreError:  # the parent is missing, too, and the error already says so
             return ""
         dropped += [one for one in page.items if one.name == names[-1]]
     if not dropped:
@@ -126,12 +126,12 @@ def _dropped(store: Managers, kinds: list[str], names: tuple[str, ...]) -> str:
 
 
 def _suggestion(store: Managers, kinds: list[str], names: tuple[str, ...]) -> str:
-    """Return a question that names the siblings with similar names, or nothing."""
+    """Return a question that names the siblings with similar names; "" if there are none."""
     siblings: list[str] = []
     for kind in kinds:
         try:
             siblings += islice(manager_of(store, kind).names(names[:-1] or None), _SIBLINGS)
-        except MetastoreError:  # the parent is missing too, and the error already says so
+        except MetastoreError:  # the parent is missing, too, and the error already says so
             return ""
     alike = get_close_matches(names[-1], siblings, n=3, cutoff=0.6)
     return f"did you mean {' or '.join(format_path((*names[:-1], name)) for name in alike)}?" if alike else ""

@@ -132,7 +132,7 @@ def crawl(
 
 @contextmanager
 def _progress(out: Console, *, quiet: bool) -> Iterator[Tell]:
-    """Show a progress bar on a terminal, and nothing elsewhere. It moves to and fro until a share is known."""
+    """Show a progress bar, but only on a terminal. It moves back and forth until a fraction is known."""
     if quiet or not out.is_terminal:
         yield lambda _what, _fraction: None
         return
@@ -175,7 +175,7 @@ def _tables(written: Iterable[TableResult]) -> Table:
 
 
 def _write_diff(out: Console, row: TableResult) -> None:
-    """Show what changes in a table, as a diff."""
+    """Show the changes of a table as a diff."""
     styles = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
     write(out, row.path, "bold")
     write_lines(out, ([(f"  {one_line(line)}", styles.get(line[0], ""))] for line in row.changes[:_MOST]))

@@ -53,13 +53,13 @@ def create(
     with ctx.obj.open(makes=not dry_run) as store, trial(store, dry_run) as managers:
         try:
             entity = managers.manager(kind).create(path, if_exists=if_exists, **options, **values)
-        except TypeError as error:  # this kind's create needs other arguments
+        except TypeError as error:  # the create of this kind takes other arguments
             raise _does_not_fit(kind, managers.manager(kind).create, values, error) from None
     say("created", entity, dry_run, json)
 
 
 def _does_not_fit(kind: str, create: Any, values: dict[str, Any], error: TypeError) -> InvalidArgument:
-    """Return the error for fields that a kind's create does not take, or that it needs and did not get."""
+    """Return the error for fields that the create of a kind does not take, or that it needs but did not get."""
     needed = [
         name
         for name, parameter in inspect.signature(create).parameters.items()

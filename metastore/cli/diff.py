@@ -17,12 +17,12 @@ from metastore.kinds.entity import Version
 __all__ = ["register"]
 
 _PER_VERSION = ("version", "scope_version", "modified_at", "modified_by")
-"""Fields that differ between any two versions."""
+"""Fields that always differ between two versions."""
 _STYLES = {"+": "green", "-": "red", "~": "yellow"}
 
 
 class Difference(NamedTuple):
-    """One value that differs. ``before`` or ``after`` is None if that side has no value."""
+    """One value that differs. ``before`` or ``after`` is None if there is no value on that side."""
 
     sign: str
     path: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""``drops``: list what is being dropped in steps, go on with what is left behind, or roll it back."""
+"""``drops``: list the drops in steps, continue those that were left behind, or roll one back."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def roll_back(
 def _loaded(text: str) -> Handler:
     """Return the function that MODULE:FUNCTION names. Raises InvalidArgument."""
     module, _, name = text.partition(":")
-    sys.path.insert(0, str(Path.cwd()))  # python -m does the same
+    sys.path.insert(0, str(Path.cwd()))  # as python -m does
     try:
         handler: Handler = getattr(importlib.import_module(module), name)
     except Exception as error:
@@ -118,7 +118,7 @@ def _loaded(text: str) -> Handler:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands, below ``drops``."""
+    """Add the commands below ``drops``."""
     drops = typer.Typer(
         help="List and resume drops in steps.", invoke_without_command=True, callback=ls, rich_markup_mode=None
     )

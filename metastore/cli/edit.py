@@ -23,12 +23,12 @@ ExpectedVersion = Annotated[
 
 
 class _OnlyTried(Exception):
-    """Raised to end the transaction of a dry run before anything is written."""
+    """Raised to end the transaction of a dry run before it writes."""
 
 
 @contextmanager
 def trial(store: Store, dry_run: bool) -> Iterator[Managers]:
-    """Yield the managers to use: the store's, or in a dry run those of a transaction that is rolled back."""
+    """Yield the managers to use: those of the store, or, in a dry run, those of a transaction that is rolled back."""
     if not dry_run:
         yield store
         return
@@ -38,7 +38,7 @@ def trial(store: Store, dry_run: bool) -> Iterator[Managers]:
 
 
 def say(done: str, entity: Entity, dry_run: bool, json: bool) -> None:
-    """Write one line about the change; with ``json`` the entity itself."""
+    """Write one line about the change, or, with ``json``, the entity itself."""
     if json:
         write_json({**entity.to_dict(), "dry_run": True} if dry_run else entity.to_dict())
         return

@@ -29,7 +29,7 @@ __all__ = ["show_around", "show_entity", "show_versions"]
 
 _FIGURES = ("nulls", "min", "max")
 _MOST = 5
-"""How many of the files that were left out are named."""
+"""How many of the left-out files are named."""
 
 
 def show_entity(
@@ -65,7 +65,7 @@ def show_entity(
 
 
 def show_around(out: Console, beside: Around) -> None:
-    """Write the tags of an entity, and what roles may do with it."""
+    """Write the tags of an entity, and the grants to roles on it."""
     for title, lines in (("Tags", [_tag(one) for one in beside.tags]), ("Grants", [_grant(g) for g in beside.grants])):
         if lines:
             _heading(out, title)
@@ -165,7 +165,7 @@ def _table_facts(entity: Entity, statistics: Mapping[str, Any], partitions: int 
 
 
 def _left_out(statistics: Mapping[str, Any]) -> str | None:
-    """Return which files of the table's folder the crawler could not use."""
+    """Return a text about the files in the table's folder that the crawler could not use; None: there are none."""
     files = statistics.get("crawl", {}).get("left_out", ())
     if isinstance(files, int):
         return f"{files:,} files"

@@ -59,7 +59,7 @@ def find(
 
 
 def _rows(entities: Iterable[Entity]) -> Iterator[Line]:
-    """Yield the lines of a table while entities come: the kinds are known, so that its widths are."""
+    """Yield the lines of a table as entities arrive. Its widths are known beforehand, because all kinds are."""
     width = max(map(len, KINDS))
     for number, entity in enumerate(entities):
         if not number:

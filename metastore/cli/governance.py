@@ -1,4 +1,4 @@
-"""``tags``, ``policies``, ``grant``, ``revoke``, ``who``: the attachments of an object, and who may use it."""
+"""``tags``, ``policies``, ``grant``, ``revoke``, ``who``: the tags, policies, owner and grants of an object."""
 
 from __future__ import annotations
 

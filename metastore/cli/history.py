@@ -71,7 +71,7 @@ def _what(step: Version) -> str:
 
 
 def _iceberg_commit(step: Version) -> str:
-    """Return an Iceberg commit's operation and snapshot, such as "append, snapshot 5"; empty: it is not one."""
+    """Return an Iceberg commit's operation and snapshot, such as "append, snapshot 5"; "": the step is not one."""
     number = next(
         (c.value for c in step.changes if isinstance(c, SetProperty) and c.key == "current_snapshot_id"), None
     )
@@ -144,12 +144,12 @@ def changes(
 
 
 def _position(store: Store, after: str | None) -> str | None:
-    """Return the position that an option means; a time means the position of then."""
+    """Return the position that an option gives: for a time, the position at that time."""
     if after is None:
         return None
     try:
         time_or_position = when(after)
-    except InvalidArgument:  # the feed says what a position is
+    except InvalidArgument:  # the feed checks it, and its error says what a position is
         return after
     return time_or_position if isinstance(time_or_position, str) else store.at(time_or_position).position
 

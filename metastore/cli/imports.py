@@ -66,7 +66,7 @@ def _show_report(report: Report) -> None:
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
-    """Write the first findings, a line each."""
+    """Write the first findings, one per line."""
     out = console()
     for one in findings[:_MOST]:
         write(out, f"{one.problem}: {one.what}: {one.done}")
@@ -113,7 +113,7 @@ def _show(outcome: ImportCounts, json: bool) -> bool:
 
 @contextmanager
 def step_progress(*, quiet: bool) -> Iterator[Tell]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
+    """Show a progress bar, but only on a terminal."""
     out = console(stderr=True)
     if quiet or not out.is_terminal:
         yield lambda _step, _share: None

@@ -26,7 +26,7 @@ __all__ = ["run"]
 _CANNOT_RUN = 126
 _NOT_FOUND = 127
 _AT_THE_END = 10.0
-"""The time to check that the lease was held, and to release it (seconds). No signal ends that earlier."""
+"""How long to check that the lease was held, and to release it (seconds). No signal ends this time earlier."""
 
 
 def run(
@@ -76,7 +76,7 @@ def run(
 
 
 def _look_for(command: str) -> None:
-    """Exit, before the lease is acquired, if the command does not exist or cannot be run."""
+    """Exit before the lease is acquired if the command does not exist or cannot be run."""
     if shutil.which(command) is None:
         is_there = shutil.which(command, os.F_OK) is not None or ("/" in command and Path(command).exists())
         _refuse(command, _CANNOT_RUN if is_there else _NOT_FOUND, "cannot be run" if is_there else "is not found")
@@ -108,7 +108,7 @@ def _acquire(
 
 
 def _start(words: Sequence[str], lease: Lease, urls: Mapping[str, str | None]) -> Command:
-    """Start the command. It gets the URLs, passwords included, so that it can commit under the lease."""
+    """Start the command. It gets the URLs with their passwords, so that it can commit under the lease."""
     more = {name: url for name, url in urls.items() if url is not None}
     more |= {"METASTORE_LEASE": lease.name, "METASTORE_LEASE_TOKEN": str(lease.token)}
     try:
@@ -120,7 +120,7 @@ def _start(words: Sequence[str], lease: Lease, urls: Mapping[str, str | None]) -
 
 
 def _was_held(lease: Lease, code: int) -> None:
-    """Raise LeaseLost if the lease was lost while the command ran: a last renewal shows it."""
+    """Raise LeaseLost if the lease was lost while the command ran: a last renewal shows this."""
     try:
         lease.renew()
     except LeaseLost:
@@ -131,7 +131,7 @@ def _was_held(lease: Lease, code: int) -> None:
             f"with exit code {code}; see: metastore lease audit",
         ) from None
     except MetastoreError:
-        pass  # the lease is still valid by our clock; the database does not answer whether it was broken
+        pass  # the lease is still valid by our clock, but the database does not say whether it was broken
 
 
 def _give_back(lease: Lease) -> None:

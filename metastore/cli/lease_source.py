@@ -1,4 +1,4 @@
-"""Open the leases that a command uses: those of the database, or those on object storage."""
+"""Open the leases that a command uses: in the database, or in object storage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ On = Annotated[
 
 @contextmanager
 def open_leases(settings: Settings, on: str | None, *, makes: bool = False) -> Iterator[Leases]:
-    """Yield the leases. Those on object storage fence the database's commits if a database is named too.
+    """Yield the leases. Leases in object storage fence the database's commits if a database is given, too.
 
     ``makes``: create a missing SQLite file.
     """

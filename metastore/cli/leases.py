@@ -1,4 +1,4 @@
-"""``lease``: list leases, show what happened to them, and take one away."""
+"""``lease``: list leases, show their events, and break one."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def break_(ctx: typer.Context, name: Name, on: On = None, json: Json = False) ->
 
 
 def _holder(leases: Leases, name: str) -> Holder | None:
-    """Return the holder of a lease, even if its time is over."""
+    """Return the holder of a lease, also an expired one."""
     return leases.holder(name, expired=True)
 
 
@@ -164,7 +164,7 @@ def _show_help(ctx: typer.Context) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands, below ``lease``."""
+    """Add the commands below ``lease``."""
     lease = typer.Typer(
         help="Show, break and run under leases.",
         invoke_without_command=True,

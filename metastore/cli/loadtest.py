@@ -1,4 +1,4 @@
-"""``loadtest``: run many clients at once, check what they were told, and report."""
+"""``loadtest``: run many clients at once, check the answers that they got, and report."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _numbers(text: str) -> int | list[int]:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Make SIGTERM do what Ctrl-C does: the clients end, and the command reports what they did so far."""
+    """Make SIGTERM act like Ctrl-C: the clients end, and the command reports what they have done so far."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -103,7 +103,7 @@ def _ended_in_order() -> Iterator[None]:
 
 @contextmanager
 def _progress(out: Console, *, quiet: bool) -> Iterator[Tell]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
+    """Show a progress bar, but only on a terminal."""
     if quiet or not out.is_terminal:
         yield lambda _: None
         return

@@ -140,7 +140,7 @@ def verify(
 
 
 def _reported(store: Store, file: Path) -> list[Violation]:
-    """Check, and write what was found to a file."""
+    """Check the database, and write a report to a file."""
     from metastore.verify.report import Report, write_report  # noqa: PLC0415  (only this needs it)
 
     started, position, began = utc(SYSTEM.micros()), store.position(back=1), SYSTEM.monotonic()

@@ -1,4 +1,4 @@
-"""Write text for people with rich, and JSON for programs. Names and texts of users are never markup.
+"""Write text for people with rich, and JSON for programs. Names and texts of users are never interpreted as markup.
 
 A character that could move the cursor, change colours or turn the direction of writing is shown as an escape.
 On a terminal, text wraps between words. Elsewhere a line is never wrapped, so that other programs can read it.
@@ -49,24 +49,24 @@ Line = Sequence[tuple[str, str]]
 
 _WIDTH = 100
 _GAP = 2
-"""Blanks between two columns of a table."""
+"""The blanks between two columns of a table."""
 _ENDLESS = 100_000
-"""A width that no text is longer than, to measure texts with."""
+"""A width that no text exceeds, to measure texts with."""
 _BLOCK = 500
-"""How many lines rich renders at once: to render each by itself takes ten times as long."""
-# what JSON does not escape by itself: DEL, C1, what turns the direction of writing, line ends, lone surrogates
+"""How many lines rich renders at once: to render each line separately takes ten times as long."""
+# the characters that JSON does not escape: DEL, C1, changes of the writing direction, line ends, lone surrogates
 _OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _TURNS = {chr(c) for c in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Let the command end as it does where it writes without rich, which would exit with 1."""
+        """End the command as code without rich does: rich itself would exit with 1."""
         raise BrokenPipeError
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console without markup; 100 columns wide where no terminal says otherwise."""
+    """Return a console without markup; without a terminal, it is 100 columns wide."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH
     return _Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
@@ -78,7 +78,7 @@ def write(out: Console, text: str, style: str = "") -> None:
 
 
 def write_lines(out: Console, lines: Iterable[Line]) -> None:
-    """Write lines, in blocks, while they come; each text is made :func:`safe`."""
+    """Write lines in blocks, as they arrive; each text is made :func:`safe`."""
     rest = iter(lines)
     width = out.width if out.is_terminal else _ENDLESS
     while block := list(islice(rest, _BLOCK)):
@@ -98,7 +98,7 @@ def _segments(out: Console, line: Line, width: int) -> Iterator[Segment]:
 
 
 def write_table(out: Console, shown: Table) -> None:
-    """Write a table without breaking a word; where its columns do not fit side by side, each row as a list of facts."""
+    """Write a table without breaking words; if its columns do not fit side by side, write each row as a list."""
     if shown.show_header and _set_widths(out, shown) > out.width:
         headers = [str(column.header) for column in shown.columns]
         for number, row in enumerate(zip(*[column.cells for column in shown.columns], strict=True)):
@@ -121,14 +121,14 @@ def _write_fitted(out: Console, shown: Table) -> None:
 
 
 def _set_widths(out: Console, shown: Table) -> int:
-    """Give each column the width of its longest word, and share what is left; return the width of the table."""
+    """Give each column the width of its longest word, and share the remaining width; return the width of the table."""
     wide = out.options.update(width=_ENDLESS)
     sizes = [[Measurement.get(out, wide, cell) for cell in (column.header, *column.cells)] for column in shown.columns]
     wanted = [max(size.maximum for size in column) for column in sizes]
     least = [max(size.minimum for size in column) for column in sizes]
     least = [most if column.no_wrap else word for column, most, word in zip(shown.columns, wanted, least, strict=True)]
     room = max(0, out.width - _GAP * (len(least) - 1) - sum(least))
-    # columns that want the least choose first, so that the others get what they leave
+    # columns that need the least choose first, so that the others get the rest
     for chosen, at in enumerate(sorted(range(len(least)), key=lambda at: wanted[at] - least[at])):
         more = min(wanted[at] - least[at], room // (len(least) - chosen))
         shown.columns[at].width = least[at] + more
@@ -137,7 +137,7 @@ def _set_widths(out: Console, shown: Table) -> int:
 
 
 def safe(text: str) -> str:
-    """Return ``text`` with an escape for each character that a terminal would obey; line feeds stay."""
+    """Return ``text`` with an escape for each control character of terminals; line feeds stay."""
     if text.isprintable():
         return text
     return "".join(_escape(c) if c != "\n" and _obeyed(c) else c for c in text)
@@ -148,18 +148,18 @@ def _obeyed(char: str) -> bool:
 
 
 def _escape(char: str) -> str:
-    if "\udc80" <= char <= "\udcff":  # Python decodes a byte that is not UTF-8 to such a character
+    if "\udc80" <= char <= "\udcff":  # Python decodes a byte that is not UTF-8 into such a character
         return f"\\x{ord(char) - 0xDC00:02x}"
     return char.encode("unicode_escape").decode()
 
 
 def one_line(text: str) -> str:
-    """Return ``text`` in one line; blanks inside it stay, because they can belong to a name."""
+    """Return ``text`` in one line; blanks inside it stay, because they may belong to a name."""
     return re.sub(r"\s*[\t\r\n]\s*", " ", text.strip("\t\r\n"))
 
 
 def tell(message: str) -> None:
-    """Write one line to stderr, which only a terminal wraps; a password in a URL is not shown."""
+    """Write one line to stderr, wrapped only on a terminal; a password in a URL is not shown."""
     hidden = re.sub(r"(://[^:/@\s]*):[^\s]*@", r"\1:***@", message)
     write(console(stderr=True), f"metastore: {one_line(hidden)}")
 
@@ -184,7 +184,7 @@ def table(*headers: str, right: Sequence[str] = ()) -> Table:
 
 
 def grid(rows: Mapping[str, object]) -> Table:
-    """Return facts, one per line; those that are None or empty are left out."""
+    """Return a table of facts, one per line; those that are None or empty are left out."""
     return _facts((key, Text(safe(str(value)))) for key, value in rows.items() if value is not None and value != "")
 
 
@@ -198,7 +198,7 @@ def _facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:
 
 
 def write_json(value: object, *, lines: bool = False) -> None:
-    """Write ``value`` as a JSON document; with ``lines`` in one line."""
+    """Write ``value`` as a JSON document; with ``lines``, in one line."""
     ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
     text = json.dumps(plain(value), ensure_ascii=ascii_only, indent=None if lines else 2)
     sys.stdout.write(_OBEYED.sub(lambda obeyed: f"\\u{ord(obeyed[0]):04x}", text) + "\n")

@@ -1,4 +1,4 @@
-"""``pin`` and ``revert``, and what the other commands need to look at the past."""
+"""``pin`` and ``revert``, and the functions with which other commands look at the past."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _STYLES = {"created": "green", "restored": "green", "dropped": "red"}
 
 
 def looked_at(store: Store, at: str | None) -> Managers:
-    """Return the store, or its view of the past."""
+    """Return the store, or its view of the past at ``at``."""
     return store if at is None else store.at(when(at))
 
 
 def show_differences(differences: Iterator[Difference] | list[Difference], json: bool) -> None:
-    """Write differences: a line for each, or with ``json`` one JSON value a line."""
+    """Write differences, one per line; with ``json``, one JSON value per line."""
     if json:
         for one in differences:
             write_json(one.to_dict(), lines=True)

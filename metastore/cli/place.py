@@ -1,4 +1,4 @@
-"""``rename``, ``drop``, ``restore``, ``purge``: change where an entity stands, or remove it."""
+"""``rename``, ``drop``, ``restore``, ``purge``: change the place of an entity, or remove it."""
 
 from __future__ import annotations
 
@@ -130,14 +130,14 @@ def purge(
 
 
 def dropped_at(store: Store, path: str, entity_id: int | None, kind: str | None) -> Entity:
-    """Return the newest dropped entity of a path. Raises EntityNotFound, InvalidArgument."""
+    """Return the newest dropped entity at a path. Raises EntityNotFound, InvalidArgument."""
     names = parse_path(path)
     kinds = kinds_at(len(names)) if kind is None else [kind]
     by_kind: dict[str, Entity] = {}
     for one in kinds:
         for entity in manager_of(store, one).dropped(names[:-1] or None):
             if entity.name == names[-1] and entity_id in (None, entity.id):
-                by_kind[one] = entity  # the oldest comes first, so that the newest replaces it
+                by_kind[one] = entity  # the oldest comes first, so the newest replaces it
     if len(by_kind) > 1:
         raise InvalidArgument(
             f"{format_path(names)} was a {' and a '.join(by_kind)}; choose one: --kind {next(iter(by_kind))}"

@@ -1,4 +1,4 @@
-"""``relay``: hand the change feed to others as CloudEvents."""
+"""``relay``: deliver the change feed to other systems as CloudEvents."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def relay_(
 
     It goes on where it was. A webhook that does not take an event gets it again, after longer and longer pauses.
     """
-    receiver = _receiver(to, _headers(header), environment_proxies)  # checked before the consumer is made
+    receiver = _receiver(to, _headers(header), environment_proxies)  # checked before the consumer is created
     with ctx.obj.open() as store, receiver as deliver:
         consumer, skipped = store.consumers.get(name, start=start), left_out(skip_unreadable)
         try:
@@ -61,7 +61,7 @@ def relay_(
 
 
 def _headers(given: list[str]) -> dict[str, str]:
-    """Return headers with the values that environment variables have. Raises InvalidArgument."""
+    """Return headers with values from environment variables. Raises InvalidArgument."""
     headers = dict[str, str]()
     for text in given:
         name, _, variable = text.partition("=env:")
@@ -75,7 +75,7 @@ def _headers(given: list[str]) -> dict[str, str]:
 
 
 def _receiver(to: str, headers: dict[str, str], proxies: bool) -> AbstractContextManager[Deliver]:
-    """Return what hands events over. Raises InvalidArgument."""
+    """Return the function that delivers events. Raises InvalidArgument."""
     if to.startswith(("http://", "https://")):
         return nullcontext(post_to(to, headers=headers, environment_proxies=proxies, told=tell))
     return nullcontext(lines_to(sys.stdout)) if to == "stdout" else lines_in(to)

@@ -1,4 +1,4 @@
-"""``secrets``: the keys of encrypted properties, and history without plain values."""
+"""``secrets``: manage the keys of encrypted properties, and remove plain values from history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``metastore serve``: the store over HTTP."""
+"""``metastore serve``: serve the store over HTTP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _WORKERS = 2
-"""How many jobs a server runs at once, unless its operator says otherwise."""
+"""The default number of jobs that a server runs at once."""
 
 
 def serve(
@@ -261,7 +261,7 @@ def _check(
     authorization: bool,
     json: bool,
 ) -> NoReturn:
-    """Show what is safe and what is not, and end."""
+    """Show which settings are safe and which are not, and exit."""
     from metastore.serve.safety import findings  # noqa: PLC0415  (only this needs it)
 
     found = list(
@@ -296,7 +296,7 @@ def _issuer(
     *,
     authorization: bool,
 ) -> Issuer | None:
-    """Return the issuer that the options name; None: they name none. Raises InvalidArgument."""
+    """Return the issuer of the options; None: they name no issuer. Raises InvalidArgument."""
     if groups_claim is not None and not (url and authorization):
         raise InvalidArgument(
             "--oidc-groups-claim needs --oidc-issuer, and --authorization: without it nobody has rights"
@@ -327,7 +327,7 @@ def _place(text: str) -> tuple[str, str]:
 
 
 def _by_warehouse(texts: list[str], what: str) -> dict[str, dict[str, str]]:
-    """Return the settings of each warehouse. A message repeats no value: it may be a secret."""
+    """Return the settings of each warehouse. A message never repeats a value, which may be a secret."""
     settings: dict[str, dict[str, str]] = {}
     for text in texts:
         place, _, value = text.partition("=")
@@ -339,7 +339,7 @@ def _by_warehouse(texts: list[str], what: str) -> dict[str, dict[str, str]]:
 
 
 def _sts(given: dict[str, str], properties: dict[str, str] | None) -> Sts:
-    """Return what makes the short-lived keys of a warehouse, from its settings, and the properties of its files."""
+    """Return the source of a warehouse's short-lived keys, from its settings and the properties of its files."""
     from metastore.serve import Sts  # noqa: PLC0415  (an extra of its own)
 
     if unknown := given.keys() - {"role", "endpoint", "duration"}:

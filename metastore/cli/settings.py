@@ -1,4 +1,4 @@
-"""The options before the command: which database, and who acts."""
+"""The options before the command: the database, and the principal."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Settings:
     url: str | None
     principal: str | None
     reason: str | None = field(default=None, init=False)
-    """Of a command that writes: why, as its own option says."""
+    """The reason of a command that writes, from its option ``--reason``."""
 
     @contextmanager
     def open(self, admins: Iterable[str] = (), *, makes: bool = False) -> Iterator[Store]:
         """Open the store; create a missing SQLite file only if the command ``makes`` databases.
 
-        Log records are not shown: warnings about the machine concern programs that run for long. Raises
-        BackendUnavailable for a missing file.
+        Log records are not shown, because warnings about the machine concern only programs that run for a long time.
+        Raises BackendUnavailable for a missing file.
         """
         logging.getLogger("metastore").addHandler(logging.NullHandler())
         from metastore.store import open_store  # noqa: PLC0415  (--version and --help need no store)
@@ -42,7 +42,7 @@ class Settings:
 
     @contextmanager
     def open_to_search(self) -> Iterator[Store]:
-        """Open the store for a command that may read all of it before it finds something: a person ends it with Ctrl-C.
+        """Open the store for a command that may read all of it before it finds something: people end it with Ctrl-C.
 
         Each step of an iterator is a call, which ends at the store's deadline.
         """
@@ -51,7 +51,7 @@ class Settings:
 
 
 def os_user() -> str:
-    """Return the name of the operating system's user, or its number."""
+    """Return the name of the operating system's user; if it has none, its number."""
     number = os.geteuid()
     try:
         return pwd.getpwuid(number).pw_name

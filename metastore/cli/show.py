@@ -43,7 +43,7 @@ def ls(
 
 
 def _lines(store: Managers, parent: Entity | None, recursive: bool, kinds: set[str]) -> Iterator[Line]:
-    """Yield the lines of a tree; note the kinds that it shows."""
+    """Yield the lines of a tree; add the kinds that it shows to ``kinds``."""
     if parent is not None:
         yield entity_line(parent, parent.path)
     for indent, child in _tree(store, parent, recursive, ""):
@@ -62,7 +62,7 @@ def _container(store: Managers, path: str) -> Entity:
 
 
 def _is_container(entity: Entity) -> bool:
-    """Return whether an entity can have children; an unregistered kind is assumed to."""
+    """Return whether an entity can have children; for an unregistered kind, assume so."""
     return entity.kind not in KINDS or bool(child_kinds(entity.kind))
 
 
@@ -74,7 +74,7 @@ def _children(store: Managers, parent: Entity | None) -> Iterator[Entity]:
 
 
 def _tree(store: Managers, parent: Entity | None, recursive: bool, indent: str) -> Iterator[tuple[str, Entity]]:
-    """Yield each line's indentation and entity. It holds one path of the tree at a time, and reads one child ahead."""
+    """Yield each line's indentation and entity. Only one path of the tree is in memory, with one child read ahead."""
     children = _children(store, parent)
     child = next(children, None)
     while child is not None:
@@ -87,7 +87,7 @@ def _tree(store: Managers, parent: Entity | None, recursive: bool, indent: str) 
 
 
 def entity_line(entity: Entity, name: str) -> Line:
-    """Return the line that lists an entity under ``name``: its kind, its version, its comment."""
+    """Return the line that lists an entity as ``name``, with its kind, version and comment."""
     line = [(name, "bold" if _is_container(entity) else ""), (f"  {entity.kind} v{entity.version}", "dim")]
     if entity.kind not in KINDS:
         line.append(("  (kind not registered)", "yellow"))
@@ -158,7 +158,7 @@ def show(
 
 
 def _unregistered(entity: Entity) -> dict[str, Any]:
-    """Return what JSON adds for an entity of an unregistered kind: its stored document."""
+    """Return the additional JSON for an entity of an unregistered kind: its stored document."""
     return {} if entity.kind in KINDS else {"registered": False, "document": json.loads(masked(entity.record.doc))}
 
 

@@ -1,4 +1,4 @@
-"""``stats``: show what the database knows of the work of all processes."""
+"""``stats``: show what the database knows about the work of all processes."""
 
 from __future__ import annotations
 

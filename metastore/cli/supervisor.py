@@ -1,7 +1,7 @@
 """Run a command in its own session, forward signals to it, and end it together with everything that it started.
 
-The session has no terminal, so that none can stop the command. Its children are in its process group unless they
-leave it on purpose.
+The session has no terminal, so no terminal can stop the command. The command's children are in its process group,
+unless they leave it on purpose.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["Command", "Notices", "see_through"]
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _OTHER = 0
-"""The byte that wakes a waiter without a signal; all others are numbers of signals."""
+"""The byte that wakes a waiter without a signal; all other bytes are numbers of signals."""
 _LOOKS = 1.0
-"""How often the supervisor checks whether the command may go on, besides each notice (seconds)."""
+"""How often the supervisor checks, besides at each notice, whether the command may continue (seconds)."""
 _LOOKS_AT_THE_END = 0.02
 """How often the supervisor checks whether the group is empty (seconds): no signal reports a grandchild's end."""
 
 
 class Notices:
-    """Signals and other notices that the main thread waits for; no signal ends this process meanwhile.
+    """Signals and other notices that the main thread waits for. Meanwhile, no signal ends this process.
 
-    Before :meth:`forward`, a signal raises KeyboardInterrupt or SystemExit in the ``with`` block. Signals come through
-    a pipe that Python itself writes to, so that no signal is lost in another thread. A signal that was ignored from the
-    start (nohup) stays ignored.
+    Before :meth:`forward`, a signal raises KeyboardInterrupt or SystemExit in the ``with`` block. Signals arrive
+    through a pipe that Python itself writes to, so no signal is lost in another thread. A signal that was ignored from
+    the start (nohup) stays ignored.
     """
 
     def __init__(self) -> None:
@@ -72,12 +72,12 @@ class Notices:
         self._forward = True
 
     def wake(self, _: object = None) -> None:
-        """Let :meth:`wait` return. May be called by any thread."""
-        with suppress(BlockingIOError):  # the pipe is full, so that the waiter wakes anyway
+        """Make :meth:`wait` return. Any thread may call this."""
+        with suppress(BlockingIOError):  # the pipe is full, so the waiter wakes anyway
             os.write(self._writer, bytes([_OTHER]))
 
     def wait(self, seconds: float) -> list[int]:
-        """Return the signals to forward, as soon as there is a notice, or after ``seconds``."""
+        """Wait for a notice, at most ``seconds``, and return the signals to forward."""
         ready, _, _ = select.select([self._reader], [], [], seconds)
         return [number for number in os.read(self._reader, 512) if number in _FORWARDED] if ready else []
 
@@ -106,7 +106,7 @@ class Command:
             return False
         with suppress(ChildProcessError):
             while os.waitpid(-self._process.pid, os.WNOHANG)[0]:
-                pass  # reap an orphan: as the first process of a container, we inherit them
+                pass  # reap an orphan: the first process of a container inherits them
         try:
             os.killpg(self._process.pid, 0)
         except (ProcessLookupError, PermissionError):
@@ -115,10 +115,10 @@ class Command:
 
 
 def see_through(command: Command, notices: Notices, grace: float, must_end: Callable[[], bool]) -> int:
-    """Wait for the end of a command, forward signals to it, and return its exit code when its group is empty.
+    """Wait until a command ends, forward signals to it, and return its exit code when its group is empty.
 
-    When ``must_end`` returns True, the command is ended; it is called after each notice. Processes that the command
-    leaves behind have ``grace`` seconds to end by themselves.
+    ``must_end`` is called after each notice; when it returns True, the command is ended. Processes that the command
+    leaves behind have ``grace`` seconds to end on their own.
     """
     try:
         while command.code() is None and not must_end():

@@ -20,7 +20,7 @@ _AGO: Final = re.compile(r"(\d{1,9})\s*([a-z]+)\s+ago", re.IGNORECASE)
 
 
 def when(text: str) -> str | datetime:
-    """Return a position, or a time; one without a time zone is UTC. Raises InvalidArgument.
+    """Return a position, or a time; a time without a time zone is UTC. Raises InvalidArgument.
 
     ``5 minutes ago`` counts back from now, by the clock of this machine.
     """
@@ -40,7 +40,7 @@ def when(text: str) -> str | datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Return the duration that a text such as ``7d``, ``12h``, ``30m`` or ``0s`` means. Raises InvalidArgument."""
+    """Return the duration for a text such as ``7d``, ``12h``, ``30m`` or ``0s``. Raises InvalidArgument."""
     match = re.fullmatch(r"(\d{1,9})([dhms])", text.strip())
     try:
         if match is not None:

@@ -27,7 +27,7 @@ __all__ = ["register"]
 
 
 class _IfExists(StrEnum):
-    """What import does with an entity that exists and differs."""
+    """The choices of --if-exists, for an entity that exists and differs."""
 
     ERROR = "error"
     RETURN = "return"
@@ -162,7 +162,7 @@ def _write_result(result: Exported | Imported, *, to_stderr: bool = False) -> No
 
 @contextmanager
 def _counting(out: Console, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show the number of lines so far on a terminal, and nothing elsewhere."""
+    """Show the number of lines so far, but only on a terminal."""
     if quiet or not out.is_terminal:
         yield lambda _: None
         return
@@ -172,7 +172,7 @@ def _counting(out: Console, *, quiet: bool) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def _progress(out: Console, *, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
+    """Show a progress bar, but only on a terminal."""
     if quiet or not out.is_terminal:
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""Find entities of kinds that this program does not know: another package, or a newer version, declares them.
+"""Find entities of kinds that this program does not know, because another package, or a newer version, declares them.
 
 No manager lists them, and their fields cannot be decoded here. They are found by their place in the tree.
 """
@@ -25,7 +25,7 @@ _AT_ONCE: Final = 1000
 
 
 def unregistered_below(store: Managers, parent: Entity) -> Iterator[Entity]:
-    """Yield the children of ``parent`` whose kinds are not registered, by kind and name. In the past: none."""
+    """Yield the children of ``parent`` whose kinds are not registered, by kind and name; in the past, nothing."""
     if not isinstance(store, Store):
         return iter(())
     return _below(store, parent.record.chain[-1], None)
@@ -39,7 +39,7 @@ def unregistered_at(store: Managers, names: tuple[str, ...]) -> list[Entity]:
 
 
 def explain(kinds: Iterable[str]) -> None:
-    """Write to stderr why entities of ``kinds`` are shown as they are stored, and how to change that."""
+    """Write to stderr why entities of ``kinds`` are shown in their stored form, and how to change that."""
     if listed := ", ".join(sorted(set(kinds))):
         tell(
             f"not registered in this program, so shown as stored: {listed}; install the package that declares it, and "
@@ -48,7 +48,7 @@ def explain(kinds: Iterable[str]) -> None:
 
 
 def _containers(store: Store, names: tuple[str, ...]) -> list[Node]:
-    """Return the entities at ``names`` that can have children, whether their kinds are registered or not."""
+    """Return the entities at ``names`` that can have children, of registered or unregistered kinds."""
     kinds = [kind for kind in KINDS.values() if kind.container and families_of(kind, len(names))]
     lookups = {found.families: found for kind in kinds if (found := lookup(kind, names))}
     records = [found.record for found in store._session.backend.resolve(list(lookups.values()))]  # noqa: SLF001

@@ -16,7 +16,7 @@ __all__ = ["column", "json_changes", "json_value", "pair", "pairs", "typed"]
 
 
 def pair(text: str, option: str, shape: str = "KEY=VALUE") -> tuple[str, str]:
-    """Return the texts before and after the first mark of ``shape``. Raises InvalidArgument if there is none."""
+    """Return the texts before and after the first separator of ``shape``. Raises InvalidArgument if there is none."""
     left, separator, right = text.partition("=" if "=" in shape else ":")
     if not separator or not left:
         raise InvalidArgument(f"{option} takes {shape}, not {text!r}")
@@ -37,7 +37,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 def typed(text: str, option: str) -> tuple[tuple[str, ...], str]:
     """Return the path of a column and the text after the colon, as in ``address.city:string``.
 
-    The first colon outside of back-quotes ends the path, so that ``point:struct<x: int>`` has the path ``point``.
+    The first colon outside back-quotes ends the path, so ``point:struct<x: int>`` has the path ``point``.
     """
     name, type_ = _split_at_colon(text)
     if not name or not type_:
@@ -56,7 +56,7 @@ def _split_at_colon(text: str) -> tuple[str, str]:
 
 
 def column(text: str, option: str) -> Column:
-    """Return the column of ``name:type`` or ``name:type not null``. Raises InvalidArgument."""
+    """Return the column for ``name:type`` or ``name:type not null``. Raises InvalidArgument."""
     path, type_ = typed(text, option)
     if len(path) != 1:
         raise InvalidArgument(f"{option} takes a column of the top level, not {text!r}; give a struct type instead")
@@ -73,7 +73,7 @@ def json_value(text: str) -> Any:
 
 
 def json_changes(text: str) -> list[EntityChange]:
-    """Return the changes of ``[{"change": "AddColumn", …}, …]``, or of a single one. Raises InvalidArgument."""
+    """Return the changes in ``[{"change": "AddColumn", …}, …]``, or in a single object. Raises InvalidArgument."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

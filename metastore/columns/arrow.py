@@ -14,11 +14,11 @@ interval_day                a duration in µs
 external                    the Arrow type that it came from, else binary
 ==========================  ================================================================================
 
-If the Arrow type does not say everything, the field's metadata does, under ``metastore.type``. The metadata also holds
-``comment``, ``metastore.default`` and ``metastore.auto_increment``. So ``columns_from_arrow(columns_to_arrow(c))``
-equals ``c``.
+Where the Arrow type says less than the store's type, the field's metadata has the exact type, under ``metastore.type``.
+The metadata also holds ``comment``, ``metastore.default`` and ``metastore.auto_increment``. So
+``columns_from_arrow(columns_to_arrow(c))`` equals ``c``.
 
-From Arrow: every type has a counterpart. Unsigned integers widen (uint64 to decimal(20,0)), and float16 becomes float.
+From Arrow: most types have a counterpart. Unsigned integers widen (uint64 to decimal(20,0)), and float16 becomes float.
 Large, view, dictionary, run-end-encoded and fixed-size-list types become the plain ones. An extension type becomes its
 storage, except uuid and bool8. A negative decimal scale widens the precision. Time zones other than UTC are lost. A
 type without a counterpart is external under Arrow's name: ``external("null")``, ``external("duration[us]")``, unions. A
@@ -174,7 +174,7 @@ def _from_field(field: Any, above: tuple[str, ...], name: str | None = None) -> 
 
 
 def _is_bare(field: Any) -> bool:
-    """Tell whether a field has no metadata, also none below it: types that differ only there count as equal."""
+    """Tell whether a field has no metadata and can have none below it: equal Arrow types may differ in metadata."""
     kind = field.type
     holds_others = isinstance(kind, pa.BaseExtensionType) or any(
         holds(kind) for holds in (pa.types.is_nested, pa.types.is_dictionary, pa.types.is_run_end_encoded)
@@ -184,7 +184,7 @@ def _is_bare(field: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _bare(name: str, arrow: Any, nullable: bool) -> Column:
-    """Return the column of a field without metadata. Tables of one lake have many columns in common."""
+    """Return the column of a field without metadata. Cached, because tables of one lake share many columns."""
     return _from_field(pa.field(name, arrow, nullable), ())
 
 
@@ -211,7 +211,7 @@ def _exact(column: Column, text: str | None) -> Column:
 
 
 def _typed(column: Column, arrow: Any, where: tuple[str, ...]) -> Column:
-    """Return ``column`` with the type that ``arrow`` is."""
+    """Return ``column`` with the type that corresponds to ``arrow``."""
     if len(where) > MAX_DEPTH:
         raise InvalidArgument(f"the Arrow field {where[:3]!r}… nests more than {MAX_DEPTH} types inside each other")
     arrow = _plain(arrow)
@@ -261,5 +261,5 @@ def _leaf(arrow: Any) -> str:
 
 
 def _precision(unit: str) -> str:
-    """Return the digits of a unit as a type says them: microseconds, the default, are left out."""
+    """Return a unit's precision as a type's text has it: empty for microseconds, the default."""
     return "" if unit == "us" else f"({_DIGITS[unit]})"

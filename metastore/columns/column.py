@@ -9,8 +9,8 @@ A node always has ``id``, ``name`` and ``type``: the canonical text of a type wi
 or ``struct``, with the parts as nodes in ``fields``. ``nullable`` (true), ``default`` (null), ``comment`` (null)
 and ``auto_increment`` (false) are left out where they have the value in parentheses.
 
-Ids are given when a column is stored, to nested fields too, stay with it through renames and moves, and are never
-used again. Names are compared exactly, and unique among their siblings.
+A column or nested field gets its id when it is stored, keeps it through renames and moves, and no id is used again.
+Names are compared exactly, and are unique among siblings.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _column(values: Mapping[str, Any], text: str, fields: tuple[Column, ...]) ->
 def with_fields(column: Column, name: str, fields: Sequence[Column]) -> Column:
     """Return ``column`` with the nested type ``name`` (list, map, struct) of exactly these ``fields``.
 
-    For converters, which know comments and defaults of the parts that a type's text cannot say.
+    For converters, which know comments and defaults of the parts that a type's text cannot express.
     """
     parts = check_columns(fields)
     if name == "map":
@@ -130,7 +130,7 @@ def with_fields(column: Column, name: str, fields: Sequence[Column]) -> Column:
 
 
 def field_metadata(column: Column, *, exact: bool) -> dict[str, str]:
-    """Return what a field of another system carries in its metadata; ``exact``: its own type says all of ours."""
+    """Return the metadata of a column's field in another system; ``exact``: the field's own type says all of it."""
     metadata = {} if exact else {"metastore.type": column.type}
     if column.comment is not None:
         metadata["comment"] = column.comment
@@ -183,7 +183,7 @@ def columns_doc(columns: Iterable[Column]) -> dict[str, Any]:
 
 
 def reconcile(doc: Mapping[str, Any], columns: Iterable[Column]) -> dict[str, Any]:
-    """Return ``columns`` and ``last_column_id`` of ``doc`` once its columns are these.
+    """Return the new ``columns`` and ``last_column_id`` of ``doc`` when these columns replace its own.
 
     A column (or nested field) of the same name and place keeps its id, and its comment if the new one has none.
     """
@@ -196,7 +196,8 @@ def reconcile(doc: Mapping[str, Any], columns: Iterable[Column]) -> dict[str, An
 def new_node(doc: dict[str, Any], column: Column, old: Node | None = None, keep: Sequence[str] = ()) -> Node:
     """Return the node of ``column``, with ids counted up in ``doc``.
 
-    The ids, and what ``keep`` names and ``column`` does not set, come from the node ``old`` as far as names agree.
+    Where names agree, the ids come from the node ``old``, and so do the values in ``keep`` that ``column`` does not
+    set.
     """
     ids = itertools.count(doc["last_column_id"] + 1)
     node = _node(column, ids, old, keep)

@@ -51,7 +51,10 @@ _TOKEN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """A type without parts: its keyword and its numbers. ``bare``: written without them, for the default."""
+    """A type without parts: its keyword and its numbers.
+
+    ``bare``: written without numbers, which then have their default.
+    """
 
     name: str
     arguments: tuple[int, ...] = ()
@@ -141,7 +144,7 @@ def _parse(text: str) -> Type:
 
 
 class _Parser:
-    """Reads one text from left to right; ``kind`` and ``value`` are of the token that comes next."""
+    """Reads one text from left to right; ``kind`` and ``value`` describe the next token."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at, self.next = text, 0, 0
@@ -149,7 +152,7 @@ class _Parser:
         self.advance()
 
     def advance(self) -> str:
-        """Step to the next token; return the value of the one left behind."""
+        """Move to the next token; return the value of the previous one."""
         value, match = self.value, _TOKEN.match(self.text, self.next)
         if match is None:
             self.at = len(self.text) - len(self.text[self.next :].lstrip())
@@ -178,7 +181,7 @@ class _Parser:
         return matches
 
     def string(self, kind: str, expected: str) -> str:
-        """Read a quoted token: without its quotes, doubled ones single."""
+        """Read a quoted token; return it without its quotes, with each doubled quote as a single one."""
         if self.kind != kind:
             self.fail(expected)
         token = self.advance()

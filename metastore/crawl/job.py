@@ -74,11 +74,11 @@ def crawl(
     """Register the files in the folders ``paths`` as tables below ``into``, a catalog or a schema.
 
     Creates metalake, catalog and schema if they are missing. The report lists files that cannot be read; they stop
-    nothing. A table whose files are gone from ``paths`` or ``moved_from`` follows a data set of its name. Where more
-    than the share ``max_missing`` of the tables is gone at once, no table is dropped. ``follow_links`` also follows
-    symbolic links that lead out of ``paths``. A packed file may unpack to ``max_unpacked`` bytes and to ``max_ratio``
-    times its size. ``dry_run`` writes nothing and reports what a crawl would write. ``profile`` then reads the data
-    of the tables that have changed.
+    nothing. A table whose files are gone from ``paths`` or ``moved_from`` follows a data set with the same name to its
+    new place. If more than the share ``max_missing`` of the tables is gone at once, no table is dropped.
+    ``follow_links`` also follows symbolic links that lead out of ``paths``. A packed file may unpack to
+    ``max_unpacked`` bytes and to ``max_ratio`` times its size. ``dry_run`` writes nothing and reports what a crawl
+    would write. ``profile`` also reads the data of the tables that have changed.
 
     Raises InvalidArgument if a path does not exist, or if Java or pyspark is missing; NotInUse for a disabled catalog;
     Interrupted for Ctrl-C: crawl again to write the rest.
@@ -186,7 +186,7 @@ class _Job:
         return select_unsettled(chosen, registry, self.policies.on_type_change)
 
     def _new(self, todo: Sequence[Candidate]) -> list[Candidate]:
-        """Mark the candidates as new that cannot have a table, because their schema does not exist."""
+        """Mark as new the candidates that cannot have a table, because their schema does not exist."""
         places = {
             c.location: {c.table[:-1], c.schema[:-1] if c.schema == c.table else c.schema} for c in todo if not c.known
         }

@@ -1,8 +1,8 @@
-"""One place has one name: a lake that the catalog knows under another one is crawled under that one.
+"""Give each place one name: a lake that the catalog knows under another name is crawled under that name.
 
 ``s3://b/m`` and ``s3a://b/m`` are one place, and so are a folder and a link to it. The catalog's rows are named after
-locations, so under a second name each data set would be a second table, or a failure. If no row is at or below a path,
-the records of crawls tell the paths before it.
+locations, so under a second name each data set would be a second table, or a failure. If the catalog has no row at or
+below a path, the records of earlier crawls show its other names.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def as_known(
 
 def _has_rows(store: Store, catalog: Catalog, root: str) -> bool:
     here, inside, prefix = location_of(root), join(location_of(root), ""), prefix_of(root)
-    # one row is mostly enough to look at; but the first may be of a place such as lake-2, which begins like lake
+    # mostly one row is enough; but the first may belong to a place such as lake-2, whose name begins with lake
     first = store.sources.page(catalog, size=1, prefix=prefix)
     rows = chain(first.items, store.sources.below(catalog, prefix) if first.next_token else ())
     return any(row.location == here or row.location.startswith(inside) for row in rows)
 
 
 def _other_names(store: Store, catalog: Catalog, root: str) -> Sequence[str]:
-    """Return the names that a place has by the names of earlier crawls, the newest first."""
+    """Return the names of a place that follow from the paths of earlier crawls, the newest first."""
     place, names = _place(root), dict[str, None]()
     for run in reversed(list(store.crawls.list(catalog))):
         for before in run.values.get("paths", ()):
@@ -63,7 +63,7 @@ def _other_names(store: Store, catalog: Catalog, root: str) -> Sequence[str]:
 
 
 def _place(root: str) -> str:
-    """Return what all names of a place have in common."""
+    """Return a text that is equal for all names of a place."""
     if not is_uri(root):
         return os.path.realpath(root)
     scheme, _, rest = root.partition("://")

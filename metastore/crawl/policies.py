@@ -10,7 +10,7 @@ from metastore.errors import InvalidArgument
 __all__ = ["MAX_MISSING", "OnMissing", "OnTypeChange", "Policies"]
 
 MAX_MISSING: Final = 0.2
-"""The share of a lake's tables that may be gone at once. If more are missing, the lake itself seems to be away."""
+"""The share of a lake's tables that may be gone at once. If more are gone, the lake itself seems unavailable."""
 
 OnTypeChange = Literal["widen", "report", "fail"]
 OnMissing = Literal["keep", "mark", "drop"]

@@ -1,8 +1,8 @@
 """The report of a crawl: one row per table, one per file that could not be used, and the sums.
 
-Everything here is small and can be pickled: rows come back from Spark's executors, and the report goes to the
-caller (``to_json`` for ``--json``). A *failure* is something that is not in the catalog. A *note* is something that
-is in the catalog, but not as the files have it (a column that is kept although no file has it any more).
+Everything here is small and can be pickled: rows come back from Spark's executors, and the report goes to the caller
+(``to_json`` for ``--json``). A *failure* is something that is not in the catalog. A *note* is something that is in the
+catalog, but not as the files have it (such as a kept column that no file has).
 
 A dry run has the same rows, without versions.
 """
@@ -37,7 +37,7 @@ class Note:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TableResult:
-    """The result of one data set. ``path`` is its table's, ``location`` where its files are.
+    """The result of one data set. ``path`` is the path of its table, ``location`` the place of its files.
 
     The action is ``missing`` if its files are gone and the table stays, ``dropped`` if the table was dropped.
     ``changes`` are the lines of the table's diff (:mod:`metastore.crawl.write.diff`).
@@ -63,10 +63,10 @@ class TableResult:
 class CrawlReport:
     """The whole crawl. ``failures`` and ``notes`` are sorted by path, ``results`` by table.
 
-    ``files``, ``rows`` and ``bytes`` count what the tables hold, ``skipped`` the files of no known format.
+    ``files``, ``rows`` and ``bytes`` count the contents of the tables, ``skipped`` the files of no known format.
     ``attempts`` counts this crawl's own attempts to commit, ``conflicts`` those that lost a race and were planned
-    again. A commit of several tables counts once. ``profiled`` counts the tables whose profile was written. ``run``
-    is the name of the crawl's record, None if there is none.
+    again. A commit of several tables counts once. ``profiled`` counts the tables whose profile was written. ``run`` is
+    the name of the crawl's record, None without a record.
     """
 
     created: int

@@ -31,7 +31,7 @@ __all__ = ["cause_of", "run"]
 _SHARES: Final = 4
 """Tasks per core in each stage, at least."""
 _FILES: Final = 1000
-"""How many files a task has at most, about. Progress is told by the tasks that are done."""
+"""How many files a task has at most, about. The progress is the share of tasks that are done."""
 _PROTOCOL: Final = 5
 _PACKED: Final = 1000
 _POLL: Final = 0.2

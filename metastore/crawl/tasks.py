@@ -59,7 +59,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some files of a candidate; the candidate itself has none here."""
+    """Some files of a candidate; the candidate itself has no files here."""
 
     bucket: int
     candidate: Candidate

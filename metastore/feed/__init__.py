@@ -1,1 +1,1 @@
-"""The change feed: every committed change in serialization order."""
+"""The change feed: all committed changes in serialization order."""

@@ -1,12 +1,12 @@
-"""The change feed: every committed change once, in an order whose replay gives the tables.
+"""The change feed: every committed change once. A replay in the feed's order reproduces the tables.
 
 A position is opaque and ordered. It has three parts: an epoch, which a restored copy of a database does not share; the
-number that the commit drew after its last lock; a random part of the operation's id. By that part a reader notices that
-a backup was put back in place: the change at the position is missing, or another operation made it.
+number that the commit drew after its last lock; a random part of the operation's id. By this last part, a reader
+notices that a backup was put back in place: the change at the position is missing, or another operation made it.
 
-A fail-over begins another timeline, whose number is in the epoch. It may have lost changes, or none. A position of
-another timeline counts if its change is there, and if no change before it can be lost. Commits reach a replica in the
-order of the log, which may differ from that of the positions: so a gap shortly before the position speaks against it.
+A fail-over begins another timeline, whose number is in the epoch. The fail-over may have lost changes. A position of
+another timeline is valid if its change is there, and if no change before it can be lost. Commits reach a replica in the
+order of the log, which may differ from the order of positions. So a gap shortly before the position makes it invalid.
 """
 
 from __future__ import annotations
@@ -47,44 +47,45 @@ __all__ = [
 
 _PAGE = 500
 _LONGEST: Final = 8000
-"""How many changes a page has at most. If a page shows little, the next one is twice as long, and without texts, which
-may have a megabyte each: so hidden changes take few statements, and little memory."""
+"""The largest number of changes of a page. If few changes of a page are shown, the next page is twice as long, and is
+read without texts, which may have a megabyte each. So hidden changes take few statements and little memory.
+"""
 
 _RARE: Final = 16
-"""A page shows little if it shows less than one in so many of its changes."""
+"""A page shows few changes if it shows less than one in this many."""
 
 _PATIENCE = 1.0
-"""How long the feed waits for a commit in flight below one that is visible, in seconds."""
+"""How long the feed waits for a commit in flight that has a lower position than a visible one (seconds)."""
 
 _PAUSE = 0.005
-"""How often the feed looks whether a commit in flight is over, in seconds."""
+"""How often the feed checks whether a commit in flight has ended (seconds)."""
 
 _NUMBER, _MARK = 16, 8
-"""How many hexadecimal digits a position has for its number, and for the operation."""
+"""How many hexadecimal digits of a position are for its number, and for the operation."""
 _MARKED = (1 << 4 * _MARK) - 1
 _DIGITS = re.compile(f"[0-9a-f]{{{_NUMBER}}}([0-9a-f]{{{_MARK}}})?")
 
 
 def position_of(epoch: str, seq: int, operation_id: UUID | None = None) -> str:
-    """Return the position of a number in an epoch; without an operation, no change needs to be at it."""
+    """Return the position of a number in an epoch; without an operation, there need not be a change at it."""
     return f"{epoch}-{seq:016x}{_mark(operation_id)}"
 
 
 def position_at(backend: Feed, seq: int) -> str:
-    """Return the position of a number in this database, as the change at it has it, if that is kept."""
+    """Return the position of a number in this database: that of the change with this number, if it is kept."""
     return position_of(backend.feed_start()[0], seq, backend.event_at(seq)[0])
 
 
 def newest_up_to(backend: Backend, seq: int) -> str:
-    """Return the position of the newest change up to a number: on another timeline a number alone says nothing."""
+    """Return the position of the newest change up to a number: a number alone means nothing on another timeline."""
     epoch, step = backend.feed_start()[0], backend.past.newest(seq)
     return position_of(epoch, 0) if step is None else position_of(epoch, step.seq or 0, step.operation_id)
 
 
 def number_in(backend: Backend, position: str) -> int:
-    """Return the number in a position. Raises InvalidArgument for one of another database, or a lost one.
+    """Return the number in a position. Raises InvalidArgument if it is of another database, or was lost.
 
-    HistoryGone: another server has taken over, and may lack changes up to the position.
+    Raises HistoryGone if another server has taken over, and may lack changes up to the position.
     """
     while True:
         origin = backend.origin
@@ -92,12 +93,12 @@ def number_in(backend: Backend, position: str) -> int:
         seq, mark = _parse(position, epoch)
         if mark or not position.startswith(f"{epoch}-"):
             _check_there(backend, position, seq, mark, epoch, collected)
-        if backend.origin.run == origin.run:  # else each answer may be of another server
+        if backend.origin.run == origin.run:  # else the answers may come from different servers
             return seq
 
 
 def check_position(position: object, epoch: str) -> None:
-    """Raise InvalidArgument for what is not a position of this epoch."""
+    """Raise InvalidArgument if ``position`` is not a position of this epoch."""
     _parse(position, epoch)
 
 
@@ -129,9 +130,9 @@ def changes(
     unreadable: Unreadable | None = None,
     sight: Sight | None = None,
 ) -> Iterator[Change]:
-    """Yield the changes after a position, oldest first, up to the last one that is decided.
+    """Yield the changes after a position, oldest first, up to the last decided one.
 
-    ``sight``: which changes are shown; None: all. Raises as :func:`read` does.
+    ``sight``: which changes are shown; None: all. Raises the errors of :func:`read`.
     """
     found = read(backend, clock, after, limit, unreadable, sight)
     return cast(Iterator[Change], found) if sight is None else (one for one in found if isinstance(one, Change))
@@ -145,11 +146,11 @@ def read(
     unreadable: Unreadable | None = None,
     sight: Sight | None = None,
 ) -> Iterator[Change | Passed]:
-    """Yield what ``changes`` does, and, with a ``sight``, how far the feed was read beyond what it shows.
+    """Yield what ``changes`` yields, and, with a ``sight``, how far the feed was read beyond the shown changes.
 
-    A reader that goes on from there neither reads hidden changes again, nor is it behind when gc removes them. Raises
-    InvalidArgument for a position of another database and for one that was lost when a backup was put back, HistoryGone
-    for one after which gc has removed changes, before the call or between two of its pages.
+    A reader that continues from there does not read hidden changes again, and does not fall behind when gc removes
+    them. Raises InvalidArgument for a position of another database, or one that was lost when a backup was put back;
+    HistoryGone if gc has removed changes after the position, before the call or between two of its pages.
     """
     check_unreadable(unreadable)
     if limit is not None:
@@ -158,17 +159,17 @@ def read(
 
 
 class _Start(NamedTuple):
-    """Where a read of the feed begins."""
+    """The start of a read of the feed."""
 
     epoch: str
     seq: int
     collected: int
     origin: Origin
-    """Where all of this was read."""
+    """The server and database that these values come from."""
 
 
 def _begun(backend: Backend, after: str | None) -> _Start:
-    """Return where to begin after a position. Raises InvalidArgument, HistoryGone."""
+    """Return the start of a read after a position. Raises InvalidArgument, HistoryGone."""
     while True:
         origin = backend.origin
         epoch, collected = backend.feed_start()
@@ -179,21 +180,21 @@ def _begun(backend: Backend, after: str | None) -> _Start:
             else:
                 check_drawn(backend, after, seq)
             _check_collected(epoch, collected, seq)
-        if backend.origin.run == origin.run:  # else each answer may be of another server
+        if backend.origin.run == origin.run:  # else the answers may come from different servers
             return _Start(epoch, seq, collected, origin)
 
 
 def _check_there(backend: Feed, position: str, seq: int, mark: str, epoch: str, collected: int) -> int:
-    """Refuse a position whose change is missing, or which is of another timeline and of which one before it may be.
+    """Refuse a position whose change is missing, or one of another timeline if an earlier change may be missing.
 
-    A position of another timeline without a mark says nothing of its change, so that it is refused too. Return up to
-    where gc has removed changes by now.
+    A position of another timeline without a mark says nothing about its change; it is refused unless gc has removed the
+    changes up to it, or this is a replica. Return the number up to which gc has removed changes by now.
     """
     if position.startswith(f"{epoch}-"):
         return _check_restored(backend, position, seq, mark, collected)
     with suppress(InvalidArgument):
         collected = _check_restored(backend, position, seq, mark, collected) if mark else collected
-        # a replica is asked only how far it is
+        # on a replica, the question is only how far it is
         if seq <= collected or (backend.unbroken(seq) if mark else backend.event_at(seq)[1]):
             return collected
     raise HistoryGone(
@@ -217,10 +218,10 @@ def _follow(
     patience = clock.monotonic() + _PATIENCE
     size, ahead = _PAGE, False
     while left is None or left > 0:
-        # a limit does not bound how many changes are hidden
+        # with a sight, pages are not shortened: hidden changes do not count towards the limit
         size = size if sight is not None or left is None else min(_PAGE, left)
         page = backend.feed(seq, size, docs=not ahead, changes=not ahead)
-        if backend.origin.run != origin.run:  # another server answers: what was read may be lost there
+        if backend.origin.run != origin.run:  # another server answers: changes that were read may be lost there
             epoch, seq, collected, origin = _begun(backend, after)
             continue
         _check_whole(backend, page.rows, seq, epoch, collected)
@@ -254,7 +255,7 @@ def _follow(
 
 
 def _with_texts(backend: Backend, rows: Sequence[Step], after: int) -> Iterator[Step]:
-    """Yield steps that were read without texts with them. Raises HistoryGone if gc has removed some since."""
+    """Read steps again with their texts, and yield them. Raises HistoryGone if gc has removed some since."""
     for start in range(0, len(rows), _PAGE):  # a user may see all changes of a long page
         some = rows[start : start + _PAGE]
         whole = backend.steps_at([step.seq or 0 for step in some])
@@ -267,10 +268,10 @@ def _with_texts(backend: Backend, rows: Sequence[Step], after: int) -> Iterator[
 def steps_between(
     backend: Backend, clock: Clock, low: int, high: int, *, together: bool = True, docs: bool = True
 ) -> Iterator[Step]:
-    """Yield the steps that the past shows at position ``high`` and not at ``low``, in the feed's order.
+    """Yield the steps that the past shows at the position ``high`` but not at ``low``, in the feed's order.
 
-    A commit of several rows counts from its last position on, so that its first rows may lie up to ``low``. Not
-    ``together``: each row counts at its own position. ``docs``: see :meth:`metastore.port.feed.Feed.feed`.
+    A commit of several rows counts from its last position on, so its first rows may have positions up to ``low``.
+    Without ``together``, each row counts at its own position. ``docs``: see :meth:`metastore.port.feed.Feed.feed`.
     Raises HistoryGone if gc has removed a step after ``low``. The newest step always stays, so a gap shows it.
     """
     seq, begun = low, set[UUID]()
@@ -333,7 +334,7 @@ def has_change(backend: Feed, seq: int, operation_id: UUID | None) -> bool:
 
 
 def _check_restored(backend: Feed, position: str, seq: int, mark: str, collected: int) -> int:
-    """Refuse a position whose change is missing although gc has not removed it; return up to where gc has by now."""
+    """Refuse a position whose change is missing, unless gc removed it; return the number up to which gc has removed."""
     operation_id, replica = backend.event_at(seq)
     if operation_id is None and seq > collected:  # gc may have removed it since ``collected`` was read
         collected = backend.feed_start()[1]

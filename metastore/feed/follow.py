@@ -1,7 +1,7 @@
 """Select changes of the feed, and wait for more.
 
-Waiting is asking again: soon after a change, and at most a second apart when there is none for a while. A hint from a
-process that writes ends a pause (:mod:`metastore.feed.hints`). Nothing rests on hints.
+To wait is to ask again: soon after a change, and every second if there is no change for a while. A hint from a process
+that writes ends a pause (:mod:`metastore.feed.hints`). Hints are not needed for correctness.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from metastore.port.unreadable import Unreadable
 __all__ = ["Selection", "kinds_of", "selected"]
 
 _SOON, _SLOWEST, _SLOWER = 0.01, 1.0, 1.5
-"""The first pause before the feed is asked again, the longest (seconds), and how much longer each is."""
+"""The first and the longest pause before the feed is asked again (seconds), and the factor from one to the next."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which changes, and whether to wait for more."""
+    """Which changes are wanted, and whether to wait for more."""
 
     kinds: Iterable[str] | None = None
     under: Path | Entity | None = None
@@ -45,7 +45,7 @@ class Selection:
 def selected(
     session: Session, after: str | None, limit: int | None, unreadable: Unreadable | None, chosen: Selection
 ) -> Iterator[Change]:
-    """Yield the changes that are selected. Raises as ``feed.changes`` and ``stood.tracked`` do."""
+    """Yield the selected changes. Raises the errors of ``feed.changes`` and ``stood.tracked``."""
     kinds = None if chosen.kinds is None else kinds_of(chosen.kinds)
     check_kind(chosen.under, chosen.kind)
     if chosen.timeout is not None:
@@ -103,7 +103,7 @@ def _limited(
 
 
 def kinds_of(kinds: Iterable[str]) -> frozenset[str]:
-    """Return the words. Raises InvalidArgument."""
+    """Return the kinds as a set. Raises InvalidArgument for a word that is not a kind."""
     words = items(kinds, "kinds")
     known_kinds = {*KINDS, *OWNED_KINDS, *RELATIONSHIPS, LEASE}
     for one in words:

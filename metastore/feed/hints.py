@@ -1,9 +1,9 @@
-"""Send hints about new changes, so that followers of the feed need not wait for their next look.
+"""Send hints about new changes, so that followers of the feed do not wait for their next look.
 
-One thread of a process sends them for all its open stores, at most 100 a second each, after what was committed, and
-only while a process follows. A commit does no work for hints: the thread checks whether operations have ended. If one
-has, or a process followed, it asks every three seconds whether a process follows. A lost hint costs a follower one
-second.
+One thread of a process sends them for all its open stores: after commits, at most 100 a second for each store, and only
+while a process follows. A commit does no work for hints: the thread checks whether operations have ended. If one has,
+or if a process followed, the thread asks every three seconds whether a process follows. A lost hint delays a follower
+by at most one second.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from metastore.port.feed import Feed
 __all__ = ["Hints"]
 
 _NEXT: Final = 0.01
-"""How often it looks while a process follows (seconds)."""
+"""How often the thread looks while a process follows (seconds)."""
 _ASKS: Final = 3.0
-"""How often it asks whether a process follows (seconds)."""
+"""How often the thread asks whether a process follows (seconds)."""
 _log = logging.getLogger("metastore")
 
 
 class Hints:
-    """The hints of one store, until it is closed, or the program has no reference to it any more."""
+    """The hints of one store, until the store is closed, or the program no longer references it."""
 
     def __init__(self, feed: Feed, metrics: Metrics, clock: Clock = SYSTEM) -> None:
         self._feed, self._metrics, self._clock = feed, metrics, clock
@@ -39,13 +39,13 @@ class Hints:
         _begin()
 
     def close(self) -> None:
-        """Send no more. The thread ends soon if that was the last store."""
+        """Send no more hints. If this was the last store, the thread ends soon."""
         with _lock:
             _open.discard(self)
         _wake.set()
 
     def look(self) -> float:
-        """Send a hint if one is due; return after how many seconds to look again."""
+        """Send a hint if one is due; return the seconds until the next look."""
         now, ended = self._clock.monotonic(), self._metrics.ended_operations()
         due, news = now >= self._asks_at, ended != self._ended
         if (news and (due or self._followed)) or (due and self._followed):
@@ -85,13 +85,13 @@ def _send() -> None:
                 _thread = None
                 return
         pause = min(store.look() for store in stores)
-        del stores  # dropped, because the thread must not keep a store alive that nobody else has
+        del stores  # dropped, because the thread must not keep a store alive that nobody else references
         _wake.wait(pause)
         _wake.clear()
 
 
 def _in_child() -> None:
-    """Begin again: a forked child has the stores, and not the thread."""
+    """Start again: a forked child has the stores, but not the thread."""
     global _lock, _thread, _wake
     _lock, _thread, _wake = threading.Lock(), None, threading.Event()
     _begin()

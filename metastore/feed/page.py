@@ -1,4 +1,4 @@
-"""One page of the change feed, which a service returns to a consumer that asks for the changes after a position."""
+"""One page of the change feed, for a service whose clients ask for the changes after a position."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from metastore.operation.session import Session
 __all__ = ["changes_page"]
 
 _AT_LEAST, _TIMES = 1000, 10
-"""How many changes a filtered page reads at most: so many, or so many times its size if that is more."""
+"""How many changes a filtered page reads at most: the first number, or the second times its size if that is more."""
 
 
 def changes_page(
@@ -30,11 +30,11 @@ def changes_page(
     under: Path | Entity | None,
     kind: str | None,
 ) -> Page[Change]:
-    """Return the changes after a position, of these kinds, of ``under`` and of what was below it at that time.
+    """Return the changes after a position: of these kinds, of ``under``, and of entities below it at the time.
 
-    ``next_token`` is a position, for ``after``; None: there are no more changes at the moment. A page of rare changes
-    may have few items, or none, and a token: it stops after it has read many changes. Raises InvalidArgument, and
-    EntityNotFound where there are no more changes below a path that leads to nothing.
+    ``next_token`` is a position, for ``after``; None: there are no more changes at present. If the wanted changes are
+    rare, a page may have few or no items, but a token: it stops after it has read many changes. Raises InvalidArgument;
+    EntityNotFound if nothing is at the path ``under``, and there are no more changes below it.
     """
     size = clean_size(size)
     wanted = None if kinds is None else kinds_of(kinds)
@@ -45,7 +45,7 @@ def changes_page(
     sight = None if whole else Sight(session.access, wanted, scope)
     page: list[Change] = []
     last, count = None, 0
-    # the limit counts all changes that are read; a limit of the shown ones would bound nothing
+    # the limit counts all changes that are read: a limit on the shown ones would not bound the work
     for one in read(session.backend, session.clock, after, most + 1 if whole else None, sight=sight):
         if isinstance(one, Passed):
             last, count = one.position, count + one.hidden
@@ -62,5 +62,5 @@ def changes_page(
 
 
 def _scope(session: Session, under: Path | Entity, kind: str | None, after: str | None) -> Scope | Tracked:
-    """Return what an entity has below it, wherever it stands, or what a path had below it."""
+    """Return the filter for what is below an entity, wherever it is, or for what was below a path."""
     return tracked(session, under, kind, after) if isinstance(under, Entity) else Scope.of(session, under, kind)

@@ -1,9 +1,9 @@
-"""Positions: the one of now, and the one that a time means.
+"""Positions: the present one, and the one that belongs to a time.
 
-``position()`` is decided: a number up to it that is missing stays missing. And it is not below any change whose call
-has returned. A time means the position before the first change, in the feed's order, that is stamped later. Stamps are
-not monotone in that order: clocks are read before positions are drawn, and clocks are set back. So a bisection finds
-one change that is stamped later, and a walk back looks for others before it.
+``position()`` is decided: a missing number up to it stays missing. And no change whose call has returned has a later
+position. A time means the position before the first change, in the feed's order, with a later time stamp. Time stamps
+are not monotone in that order: clocks are read before positions are drawn, and may be set back. So a bisection finds
+one change with a later stamp, and then a walk backwards looks for earlier ones.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from metastore.port.records import Step
 __all__ = ["check_whole", "earlier", "gone", "last", "newest", "now", "position_before", "position_in"]
 
 _WALK = 1000
-"""How many changes before the one that the bisection found are checked at a time, until none is stamped later."""
+"""How many changes before the one that the bisection found are checked at a time, until none has a later stamp."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOOKS = 0.005
-"""How often a reader looks whether the commits in flight are over (seconds)."""
+"""How often a reader checks whether the commits in flight have ended (seconds)."""
 
 
 def now(session: Session) -> int:
-    """Return the last position that is drawn, once all up to it are decided.
+    """Return the last drawn position, once all positions up to it are decided.
 
-    Raises DeadlineExceeded; InvalidArgument for a user's view, which the past does not know.
+    Raises DeadlineExceeded; InvalidArgument for a user's view, which has no past.
     """
     check_whole(session)
     backend, clock = session.backend, session.clock
@@ -77,7 +77,7 @@ def earlier(session: Session, back: int, before: str | None) -> str:
 
 
 def last(session: Session) -> int:
-    """Return the number of the newest change: the one in ``newest``. Raises as ``now`` does."""
+    """Return the number of the newest change, whose position is ``newest``. Raises the errors of ``now``."""
     step = _newest(session)
     return 0 if step is None else step.seq or 0
 
@@ -88,9 +88,9 @@ def _newest(session: Session) -> Step | None:
 
 
 def position_in(session: Session, when: str | datetime) -> int:
-    """Return the number of a position, or of the last one that a time includes.
+    """Return the number of a position, or of the last position that a time includes.
 
-    Raises InvalidArgument for a position of another database or one that lies ahead, HistoryGone.
+    Raises InvalidArgument for a position of another database, or one ahead of the feed; HistoryGone.
     """
     check_whole(session)
     if isinstance(when, datetime):
@@ -108,7 +108,7 @@ def position_in(session: Session, when: str | datetime) -> int:
 
 
 def position_before(past: PastRows, time: int) -> int:
-    """Return the last position before the first change that is stamped ``time`` (µs since 1970) or later."""
+    """Return the last position before the first change with the time stamp ``time`` (µs since 1970) or a later one."""
     low, high = 0, 1
     while _is_earlier(past, high, time):
         low, high = high, 2 * high
@@ -119,13 +119,13 @@ def position_before(past: PastRows, time: int) -> int:
 
 
 def _is_earlier(past: PastRows, after: int, time: int) -> bool:
-    """Whether there is a change after a position, and the next one is stamped earlier."""
+    """Whether there is a next change after a position, and its time stamp is earlier than ``time``."""
     first = past.times(after, 1)
     return bool(first) and first[0][1] < time
 
 
 def _walked_back(past: PastRows, seq: int, time: int) -> int:
-    """Return the position before the first change up to ``seq`` that is stamped ``time`` or later, if one is near."""
+    """Return the position before the first change, among those shortly before ``seq``, stamped ``time`` or later."""
     while True:
         begin = max(0, seq - _WALK)
         later = [at for at, stamped in past.times(begin, _WALK) if at <= seq and stamped >= time]

@@ -1,4 +1,4 @@
-"""The entities below a path. Changes are compared with it as loads compare names: below a folding catalog, folded."""
+"""The entities below a path. Names are compared as a load compares them: below a catalog that folds case, folded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWNERS = ("table", "model")
 
 @dataclass(frozen=True)
 class Scope:
-    """A path, and how many of its first names are compared as they are; the others are folded."""
+    """A path, and how many of its first names are compared exactly; the others are folded."""
 
     backend: Backend
     names: tuple[str, ...]
@@ -31,12 +31,12 @@ class Scope:
     there: bool
     """Whether the path leads to a live entity."""
     families: tuple[str, ...] | None
-    """The families on the path; None: any, because nothing is at the path now."""
+    """The families of the names on the path; None: any families, because nothing is at the path now."""
     _inside: set[tuple[int | None, int | None]] = field(default_factory=set, compare=False)
 
     @classmethod
     def of(cls, session: Session, under: Path, kind: str | None) -> Scope:
-        """Return the scope of a path. Raises InvalidArgument, if several kinds are there and none is named."""
+        """Return the scope of a path. Raises InvalidArgument if several kinds are there and ``kind`` is None."""
         names = parse_path(under)
         lookups = lookups_of(names, kind)
         resolved = session.backend.resolve(lookups) if lookups else []
@@ -51,7 +51,7 @@ class Scope:
         return cls(whole, _folded(names, exact), exact, there, families)
 
     def see(self, steps: Sequence[Step]) -> None:
-        """Take the next page of the feed, before its changes are asked about."""
+        """Take the next page of the feed, before :meth:`has` is called for its steps."""
         self._inside.clear()
         for step, subject in zip(steps, subjects_of(self.backend, steps, self._is_unclear), strict=True):
             paths = (names_in(step.path_before), names_in(step.path_after))
@@ -59,7 +59,7 @@ class Scope:
                 self._inside.add((step.entity_id, step.version))
 
     def has(self, step: Step) -> bool:
-        """Whether a step of the page is of the path, or of what was below it at that time."""
+        """Whether a step of the page concerns the entity at the path, or one that was below it at that time."""
         return (step.entity_id, step.version) in self._inside
 
     def _begins(self, path: tuple[str, ...]) -> bool:
@@ -69,7 +69,7 @@ class Scope:
         return self.families is not None and any(self._begins(path) for path in subject.paths)
 
     def _agrees(self, step: Step, subject: Subject) -> bool:
-        """Whether what a step is about is in the families of the path, as far as that is known."""
+        """Whether the subject of a step is in the families of the path, as far as that is known."""
         if self.families is None or subject.kind is None or not subject.paths:
             return True
         depth = len(subject.paths[0])
@@ -79,14 +79,14 @@ class Scope:
         return families[: len(self.names)] == self.families[:depth]
 
     def check(self) -> None:
-        """Raise EntityNotFound if the path leads to nothing."""
+        """Raise EntityNotFound if nothing is at the path."""
         if not self.there:
             path = format_path(self.names)
             raise EntityNotFound(path, f"{path} does not exist, and there are no changes below it; correct the path")
 
 
 def _is_owner(reads: Reads, names: tuple[str, ...]) -> bool:
-    """Whether a path leads to something whose owned rows have paths."""
+    """Whether a path leads to an entity whose owned rows have paths."""
     lookups = [one for kind in _OWNERS for one in lookups_of(names, kind)]
     return bool(lookups) and any(one.record is not None for one in reads.resolve(lookups))
 

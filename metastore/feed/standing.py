@@ -1,4 +1,4 @@
-"""Where one entity stands, after each step of the feed, or before it."""
+"""The place of one entity, after each step of the feed, or before it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _Names = tuple[str, ...]
 
 @dataclass
 class Standing:
-    """Where an entity is at one position."""
+    """The place of an entity at one position."""
 
     id: int
     kind: str
     path: _Names | None = None
     """Its live path; None: it is not live."""
     dropped: tuple[int, _Names] | None = None
-    """The dropped entity, itself or its nearest ancestor, and the names from there down to it."""
+    """The nearest dropped entity, itself or an ancestor, and the names from there down to it."""
     guessed: bool = False
-    """It was purged later. Whether it was dropped before that is not known yet."""
+    """Whether it was purged later, so that it is not yet known whether it was dropped before that."""
 
     def apply(self, step: Step) -> None:
         """Note the entity's place after a step."""
@@ -53,14 +53,14 @@ class Standing:
             self._carry(step, after, before)
 
     def _comes_back(self, step: Step, path: _Names | None) -> bool:
-        """Let the entity be live, if what was dropped is at a path; return whether it is."""
+        """If a step brings the dropped entity back to a path, note the place below it; return whether that is so."""
         if path is None or self.dropped is None or self.dropped[0] != step.entity_id:
             return False
         self.path, self.dropped = (*path, *self.dropped[1]), None
         return True
 
     def _carry(self, step: Step, there: _Names, here: _Names | None) -> None:
-        """Move everything from ``there`` to ``here``, or drop it, with this entity if it is below."""
+        """Note a move from ``there`` to ``here`` (None: a drop), if this entity is below ``there``."""
         if self.path is None or self.path[: len(there)] != there:
             return
         if not _can_lead(step.kind or "", len(there), self.kind, len(self.path)):
@@ -69,7 +69,7 @@ class Standing:
         self.path, self.dropped = ((*here, *rest), None) if here is not None else (None, (step.entity_id or 0, rest))
 
     def holds(self, path: _Names, kind: str | None) -> bool:
-        """Whether the path of a ``kind`` (None: it is not known) leads through the entity."""
+        """Whether a path to a ``kind`` (None: unknown) leads through the entity."""
         if self.path is None or len(path) <= len(self.path) or path[: len(self.path)] != self.path:
             return False
         if not kind_named(self.kind).container:  # a row whose path leads through another entity of the same name
@@ -78,6 +78,6 @@ class Standing:
 
 
 def _can_lead(upper: str, high: int, lower: str, low: int) -> bool:
-    """Whether a path of ``low`` names can lead through one of ``high``; of an unknown kind it is not known: it can."""
+    """Whether a path of ``low`` names can lead through one of ``high`` names. If a kind is unknown, it can."""
     above, below = families_of(kind_named(upper), high), families_of(kind_named(lower), low)
     return above is None or below is None or below[:high] == above

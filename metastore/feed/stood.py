@@ -1,7 +1,7 @@
-"""Where an entity was at a position, from which its changes are followed.
+"""The place of an entity at a position, from which its changes are followed.
 
-gc may have removed the past there, and kept the changes since: a consumer has not read them. Then they are undone, one
-by one, from where the past is whole.
+gc may have removed the past there, but kept the changes since, because a consumer has not read them. Then these changes
+are undone, one by one, from the first position whose past is complete.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _MOVES = ("rename", "move", "drop", "restore")
 
 
 def tracked(session: Session, target: Target, kind: str | None, after: str | None) -> Tracked:
-    """Return what follows an entity from a position on.
+    """Return the filter that follows an entity from a position on.
 
-    Raises EntityNotFound, DropPending, InvalidArgument; HistoryGone if it is not known any more where the entity stood.
+    Raises EntityNotFound, DropPending, InvalidArgument; HistoryGone if the entity's place at the position is no longer
+    known.
     """
     if isinstance(target, Entity):
         committed(session.backend, target)
@@ -75,7 +76,7 @@ def _undone(backend: Backend, standing: Standing, steps: Sequence[Step], since: 
 
 
 def _at(past: PastRows, entity_id: int, kind: str, seq: int) -> Standing:
-    """Return where an entity was at a position. Raises NotKept."""
+    """Return the place of an entity at a position. Raises NotKept."""
     (known,) = past.by_id(seq, [entity_id])
     if known is None:  # the entity did not exist yet, or is purged already
         return Standing(entity_id, kind)
@@ -86,7 +87,7 @@ def _at(past: PastRows, entity_id: int, kind: str, seq: int) -> Standing:
 
 
 def _dropped(past: PastRows, known: Known, names: tuple[str, ...], seq: int) -> tuple[int, tuple[str, ...]]:
-    """Return the lowest that was dropped, from the entity upwards, and the names from there down."""
+    """Return the nearest dropped entity, itself or an ancestor, and the names from there down to it."""
     ids = [node.id for node in known.record.chain]
     there = past.by_id(seq, ids)
     at = max(n for n, one in enumerate(there) if one is None or one.state != LIVE)

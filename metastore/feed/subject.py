@@ -21,21 +21,21 @@ _Names = tuple[str, ...]
 
 
 class Subject(NamedTuple):
-    """An entity, and where the step says that it stood."""
+    """An entity, with its paths in the step."""
 
     id: int
     kind: str | None
-    """None: it is not known."""
+    """None: the kind is not known."""
     paths: tuple[_Names, ...]
 
 
 def is_of_entity(step: Step) -> bool:
-    """Whether a step is of an entity itself."""
+    """Whether a step concerns an entity itself, not a row, a relation or a lease."""
     return step.owner_id is None and step.entity_id is not None and step.kind != LEASE
 
 
 def names_in(path: str | None) -> _Names | None:
-    """Return the names of a path; None: there is none, or the row is damaged, which its reader is told elsewhere."""
+    """Return the names of a path; None: there is no path, or the row is damaged, which is reported elsewhere."""
     try:
         return None if path is None else parse_path(path)
     except InvalidArgument:
@@ -43,7 +43,7 @@ def names_in(path: str | None) -> _Names | None:
 
 
 def subjects_of(reads: Reads, steps: Sequence[Step], asked: Callable[[Subject], bool]) -> list[Subject]:
-    """Return what each step is about. ``asked``: whether the kind of an owner or object is worth a look."""
+    """Return the subject of each step. ``asked`` says whether the kind of an owner or object must be read."""
     found = [_subject(step) for step in steps]
     ids = list(dict.fromkeys(one.id for one in found if one.kind is None and one.paths and asked(one)))
     known = {i: one.record.chain[-1].kind for i, one in zip(ids, reads.by_id(ids), strict=True) if one} if ids else {}
@@ -61,5 +61,5 @@ def _subject(step: Step) -> Subject:
 
 def _object_of(step: Step) -> int:
     if step.kind not in RELATIONSHIPS:
-        return 0  # this program does not know the relation: only its path shows to what it belongs
+        return 0  # this program does not know the relation: only the path shows which entity is its object
     return (step.other_id if relation_named(step.kind).to_the_object else step.owner_id) or 0

@@ -1,6 +1,6 @@
-"""The changes of one entity and everything below it, if its id is known.
+"""The changes of one entity and of everything below it, followed by its id.
 
-So another entity at the same path, of another family or made later, is not taken for it.
+So another entity at the same path, of another family or created later, is not mistaken for it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from metastore.port.records import Known, Step
 __all__ = ["Tracked"]
 
 _ALL = 1_000_000
-"""More versions than a purged entity has left."""
+"""A limit above the number of versions that a purged entity has left."""
 
 
 @dataclass
 class Tracked:
-    """An entity, and its place after each change."""
+    """An entity, and its place after each step."""
 
     backend: Backend
     standing: Standing
     seq: int
-    """The position of ``standing``. Rows up to it whose commit ends later are not in that."""
+    """The position of ``standing``, which does not contain rows up to it whose commit ends later."""
     _begun: set[UUID] = field(default_factory=set)
-    """The commits of several rows that the feed is in the middle of."""
+    """The commits of several rows of which some rows have been read, but not yet the last."""
     _inside: set[tuple[int | None, int | None]] = field(default_factory=set)
 
     def see(self, steps: Sequence[Step]) -> None:
-        """Take the next page of the feed, before its changes are asked about."""
+        """Take the next page of the feed, before :meth:`has` is called for its steps."""
         self._inside.clear()
         below = self._purged_below(steps)
         for step, subject in zip(steps, subjects_of(self.backend, steps, _is_unclear), strict=True):
@@ -50,11 +50,11 @@ class Tracked:
                 self._begun.discard(step.operation_id)
 
     def has(self, step: Step) -> bool:
-        """Whether a step of the page is of the entity, or of what was below it then."""
+        """Whether a step of the page concerns the entity, or one that was below it then."""
         return (step.entity_id, step.version) in self._inside
 
     def _skipped(self, step: Step) -> Iterator[Step]:
-        """Yield the rows up to the first position of the commit of a step, if it is the first step behind them."""
+        """Yield the rows of a step's commit up to the first position, if no step of the commit came before this one."""
         if step.through is None or not step.ordinal or step.operation_id in self._begun:
             return
         self._begun.add(step.operation_id)
@@ -66,12 +66,12 @@ class Tracked:
         return any(self.standing.holds(path, subject.kind) for path in subject.paths)
 
     def _purged_below(self, steps: Sequence[Step]) -> set[int]:
-        """Return what these steps purge below the entity, which may be dropped itself."""
+        """Return the ids of the entities that these steps purge below this one, which may be dropped itself."""
         purges = [step for step in steps if is_of_entity(step) and step.action == "purge"]
         return {i for run in _runs(purges) for i in self._below(run)}
 
     def _below(self, run: Sequence[Step]) -> list[int]:
-        """Return which of the entities that are purged one after another were below this one before."""
+        """Return those of the entities in a run of purges that were below this one before."""
         ids = [step.entity_id or 0 for step in run]
         try:
             known = self.backend.past.by_id((run[0].seq or 0) - 1, ids, docs=False)
@@ -80,7 +80,7 @@ class Tracked:
         return [i for i, one in zip(ids, known, strict=True) if one is not None and self._is_on(one)]
 
     def _is_above(self, parent_id: int | None, since: int) -> bool:
-        """Whether this entity is above a purged one whose past is not kept: as its parents stand, or were purged."""
+        """Whether this entity is above a purged one whose past is not kept, by the known places of its parents."""
         while parent_id and parent_id != self.standing.id:
             try:
                 (known,) = self.backend.past.by_id(since, [parent_id], docs=False)
@@ -97,9 +97,9 @@ class Tracked:
 
 
 def _is_unclear(subject: Subject) -> bool:
-    """Whether containers of several families may be above what a step is about.
+    """Whether containers of several families may be above the subject of a step.
 
-    Where the entity stands is not asked: it may be made or moved within the page.
+    The entity's place does not matter here: it may be created or moved within the page.
     """
     return any(_is_shared(depth, len(KINDS)) for path in subject.paths for depth in range(1, len(path)))
 
@@ -112,7 +112,7 @@ def _is_shared(depth: int, _kinds: int) -> bool:
 
 
 def _runs(purges: Sequence[Step]) -> list[list[Step]]:
-    """Return purges in runs without a gap, in which nothing moves."""
+    """Return purges grouped into runs without a gap, within which nothing moves."""
     runs = list[list[Step]]()
     for step in purges:
         if runs and (runs[-1][-1].seq or 0) + 1 == step.seq:

@@ -1,8 +1,8 @@
-"""How far consumers have read the feed: gc keeps what comes after that, for a limited time.
+"""How far consumers have read the feed: gc keeps the changes after that, for a limited time.
 
-A consumer that is down must not hold up gc for ever. The log gets two warnings: when half of the time is over, and when
-all of it is. From then on gc does not wait for the consumer, which gets HistoryGone once a change is removed that it
-has not read. Nothing is kept for a consumer that has already lost changes.
+A consumer that is down must not hold up gc forever. The log gets two warnings: when half of the time is over, and when
+all of it is over. From then on, gc does not wait for the consumer, which gets HistoryGone once gc has removed a change
+that it has not read. Nothing is kept for a consumer that has already lost changes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["Unread", "unread"]
 
 _log = logging.getLogger("metastore.consumers")
 _ALL: Final = 1 << 62
-"""A position beyond all others."""
+"""A position after all others."""
 _MICRO: Final = timedelta(microseconds=1)
 _ADVICE: Final = "let it read, or drop it: metastore consumers"
 
 
 class Unread(NamedTuple):
-    """What gc keeps for consumers."""
+    """The changes that gc keeps for consumers."""
 
     after: int
     """The position after which changes are kept."""
@@ -33,7 +33,7 @@ class Unread(NamedTuple):
 
 
 def unread(backend: Backend, now: int, keep: timedelta) -> Unread:
-    """Return up to where all consumers have read, but for those that leave changes unread for longer than ``keep``.
+    """Return the position up to which all consumers have read, except those with changes unread for over ``keep``.
 
     ``now`` is in microseconds since 1970. Warns of consumers that gc does not wait for, or soon will not.
     """
@@ -72,5 +72,5 @@ def _is_overdue(backend: Backend, one: ConsumerRow, collected: int, now: int, ke
 
 
 def _rough(time: timedelta) -> timedelta:
-    """Return a time in whole seconds."""
+    """Return a duration in whole seconds."""
     return timedelta(seconds=time // timedelta(seconds=1))

@@ -1,6 +1,6 @@
-"""The change feed as one user sees it: changes of what it sees now, with their whole past.
+"""The change feed as one user sees it: all changes of the entities that it sees now, including old ones.
 
-A purged entity has no place any more: only an admin, or the library itself, reads its changes.
+A purged entity no longer has a place: only an admin, or the library itself, can read its changes.
 """
 
 from __future__ import annotations
@@ -17,35 +17,36 @@ __all__ = ["Below", "Passed", "Sight", "seen_steps"]
 
 
 class Passed(NamedTuple):
-    """How far the feed was read, and how many changes were not shown since what came before."""
+    """How far the feed was read, and how many changes were hidden since the last item."""
 
     position: str
     hidden: int
 
 
 class Below(Protocol):
-    """Says which changes are of one place, or of what was below it."""
+    """Says which changes concern one place, or an entity below it."""
 
     def see(self, steps: Sequence[Step], /) -> None:
         """Take the next page of the feed, visible or not."""
 
     def has(self, step: Step, /) -> bool:
-        """Whether a step of the page is of the place."""
+        """Whether a step of the page concerns the place."""
 
 
 class Sight(NamedTuple):
     """The visible part of the feed: the wanted changes that the user may see.
 
-    In this order: who follows an entity must note each rename above it, also one that the user does not see.
+    The filters apply in this order, because a follower of an entity must note each rename above it, even one that the
+    user does not see.
     """
 
     access: Access | None
-    """None: no user reads, and everything is visible."""
+    """None: there is no user, and everything is visible."""
     kinds: frozenset[str] | None = None
     below: Below | None = None
 
     def shown(self, steps: Sequence[Step]) -> list[Step]:
-        """Return the next steps that are shown; each step comes once, in the feed's order."""
+        """Return those of the next steps that are shown. The caller gives each step once, in the feed's order."""
         if self.below is not None:
             self.below.see(steps)
         wanted = [step for step in steps if self._fits(step)]
@@ -56,7 +57,7 @@ class Sight(NamedTuple):
 
 
 def seen_steps(access: Access, steps: Sequence[Step]) -> list[Step]:
-    """Return the steps that the user sees, in two reads. What imports note is for imports: it tells what is hidden."""
+    """Return the steps that the user sees, in two reads. Notes of imports are left out: they reveal hidden entities."""
     steps = [step for step in steps if step.kind != ORIGIN.name]
     seen = access.seen_now(list(dict.fromkeys(i for step in steps for i in seen_by(step))))
     return [step for step in steps if (ends := seen_by(step)) and seen.issuperset(ends)]

@@ -1,1 +1,1 @@
-"""Who may do what: privileges and the decision (both pure), the evidence that it rests on, and what a user sees."""
+"""Who may do what: privileges and the decision (both pure), the evidence of a decision, and the reads of a user."""

@@ -1,8 +1,8 @@
-"""What one user may see and do: the decision, from facts that are read once, remembered, and guarded where they matter.
+"""What one user may see and do: decisions from facts that are read once, remembered, and guarded where they matter.
 
-A read asks the database in the call whether what it rests on still holds. A mutation gets the scope versions of its
-evidence as guards, which its own statement locks and compares. So a call that takes a right away, once it has
-returned, is never outrun: it raises one of these scope versions.
+A read asks the database, within the call, whether its evidence still holds. A mutation gets the scope versions of its
+evidence as guards, which its own statement locks and compares. A call that takes a right away increases one of these
+scope versions. So once that call has returned, no other call can still use the right.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Access", "Evidence", "Probed", "Want", "guesses", "guessing"]
 
 
 class _Guessing(Block):
-    """A block in which reads may guess. An interrupt can leave it in the context, but then it runs no longer."""
+    """A block in which reads may guess. An interrupt may leave it in the context, but then it no longer runs."""
 
     __slots__ = ("allowed", "around", "guessed")
 
@@ -58,12 +58,12 @@ _guesses: ContextVar[_Guessing | None] = ContextVar("guesses", default=None)
 
 
 def guessing(allowed: bool) -> _Guessing:
-    """Let reads trust remembered evidence in a block, if that is ``allowed``; the list says whether one did."""
+    """Let reads in a block trust remembered evidence, if ``allowed``. Its list has an item for each guess."""
     return _Guessing(allowed=allowed)
 
 
 def guesses() -> list[bool] | None:
-    """Return where a read in such a block notes that it guessed; None: reads ask whether their evidence holds."""
+    """Return the list in which a read of such a block notes a guess; None: reads must check their evidence."""
     block = _Guessing.innermost()
     return block.guessed if block is not None and block.allowed else None
 
@@ -72,7 +72,7 @@ class Want(NamedTuple):
     """An action of a write on an object, for which the user needs a right.
 
     ``operation`` is one of :data:`metastore.governance.privileges.OPERATIONS`, or of those in :meth:`any_of`. ``kind``:
-    of what is created below the object, or of the row that it owns.
+    the kind of the entity to create below the object, or of the row that the object owns.
     """
 
     on: int
@@ -80,7 +80,7 @@ class Want(NamedTuple):
     kind: str = ""
 
     def any_of(self, on: str) -> tuple[str, ...]:
-        """Return the privileges at an object of the kind ``on``, one of which is enough."""
+        """Return the privileges at an object of the kind ``on``; any one of them is enough."""
         if self.operation == "create":
             return needs_of(self.kind).create
         if self.operation == "row":
@@ -99,14 +99,14 @@ class Probed(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The guards on which a commit rests."""
+    """The evidence of a commit, which it must guard."""
 
     scopes: Scopes
     """The scope versions that it must guard."""
     guessed: bool
-    """They come from what is remembered."""
+    """Whether they come from remembered facts."""
     known: Mapping[int, KnownFacts]
-    """The facts about each object that it needs a right for."""
+    """The facts about each object on which the commit needs a right, by the object's id."""
 
 
 class Access:
@@ -116,16 +116,16 @@ class Access:
         self.backend = backend
         self.who = who
         self.mine: set[int] | None = None
-        """In a transaction: the ids of what it created. The user owns that."""
+        """In a transaction: the ids of the entities that it created. The user owns them."""
         self.swaps = False
-        """It serves the Iceberg server, which alone lets a table have another metadata file."""
+        """Whether it serves the Iceberg server: only that may change the metadata file of a table."""
         self.noted = Scopes()
-        """In a transaction: the scope versions on which its reads rest."""
+        """In a transaction: the scope versions that its reads depend on."""
         self._memory = Memory() if memory is None else memory
         self._facts = self._memory.of(who)
 
     def of_transaction(self) -> Access:
-        """Return the same rights for one transaction, which guards the evidence of its reads as well."""
+        """Return the same rights for one transaction, which also guards the evidence of its reads."""
         own = copy(self)
         own.mine, own.noted = set(), Scopes()
         return own
@@ -142,24 +142,24 @@ class Access:
         return found
 
     def remembered(self, entity_id: int) -> KnownFacts | None:
-        """Return what was read last about an object."""
+        """Return the last facts about an object; None: none are remembered."""
         return self._facts.known.get(entity_id)
 
     def led(self, path: Lookup, entity_id: int) -> None:
-        """Remember where a path led."""
+        """Remember the entity to which a path led."""
         self._facts.led(path, entity_id)
 
     def at(self, path: Lookup) -> KnownFacts | None:
-        """Return what is remembered about what a path led to, if a read may ask whether it holds: see ``probe``."""
+        """Return the remembered facts about the entity at a path, if a read may check them in its own statement."""
         if guesses() is not None or self.mine is not None:
             return None
         known = self._facts.at(path)
         return known if known is not None and known.seen_by else None
 
     def is_new(self, path: Lookup) -> bool:
-        """Whether a read of a path should read the rights with it: nothing is remembered about its entity.
+        """Whether a read of a path should read the rights, too: nothing is remembered about its entity.
 
-        Not where a commit guards what is read, and not in a transaction, which reads an overlay.
+        False if a commit guards the evidence, and in a transaction, which reads an overlay.
         """
         known = self._facts.at(path)
         return known is None and path.start.id == ROOT_ID and guesses() is None and self.mine is None
@@ -171,14 +171,14 @@ class Access:
         return known
 
     def nodes_of(self, ids: Sequence[int]) -> dict[int, Nodes]:
-        """Read where objects stand, in whatever state; those that were purged are left out."""
+        """Read the nodes that lead to objects, in any state; purged objects are left out."""
         rows = self.backend.by_id(ids) if ids else []
         return {i: row.record.chain for i, row in zip(ids, rows, strict=True) if row is not None}
 
     # --- seeing
 
     def may_guess(self, ids: Sequence[int]) -> bool:
-        """Whether an attempt may take it for granted that the user sees all these; if so, that it guessed is noted."""
+        """Whether an attempt may assume that the user sees all these objects. If so, the guess is noted."""
         guessed = guesses()
         if guessed is None or self.mine is not None or not ids:
             return False
@@ -189,17 +189,17 @@ class Access:
         return True
 
     def chosen(self, parent_id: int, kind: str) -> Chosen | None:
-        """Return which children of a kind the user saw last; None: nothing is remembered."""
+        """Return the children of a kind that the user saw last; None: nothing is remembered."""
         return self._facts.chosen.get((parent_id, kind))
 
     def chose(self, parent_id: int, kind: str, chosen: Chosen | None) -> None:
-        """Remember which children of a kind the user sees; None: it does not see the parent."""
+        """Remember the children of a kind that the user sees; None: it does not see the parent."""
         self._facts.chose(parent_id, kind, chosen)
 
     def probe(self, ids: Sequence[int]) -> Scopes:
-        """Return the scope versions that a read of these may ask about, so that it needs no second question.
+        """Return the scope versions that a read of these objects can check in its own statement.
 
-        Empty if the commit guards them, if nothing is remembered or the remembered facts disagree, and in a
+        They are empty if the commit guards them, if nothing is remembered, if the remembered facts disagree, and in a
         transaction, which reads an overlay.
         """
         if guesses() is not None or self.mine is not None:
@@ -207,9 +207,9 @@ class Access:
         return Scopes.agreed([k.seen_by for i in ids if (k := self.remembered(i)) is not None]) or Scopes()
 
     def visible(self, chains: Sequence[Nodes], probed: Probed | None = None) -> list[KnownFacts | None]:
-        """Return the facts about each object that the user sees; None for the others. See ``facts``.
+        """Return the facts about each object that the user sees; None for other objects. See ``facts``.
 
-        Objects that are alike are decided once: a page of the feed may have hundreds below one parent.
+        ``alike`` objects are decided once: a page of the feed may have hundreds below one parent.
         """
         first: dict[object, KnownFacts] = {}
         found = list[KnownFacts | None]()
@@ -222,17 +222,19 @@ class Access:
         return found
 
     def seen_now(self, ids: Sequence[int]) -> set[int]:
-        """Return which of these objects the user sees now, in whatever state they are.
+        """Return the ids of those objects that the user sees now, in any state.
 
-        It remembers none of them: a page of the feed may have thousands.
+        The facts are not remembered: a page of the feed may have thousands of objects.
         """
         chains = self.backend.nodes(ids) if ids else {}
         return seen_among(self.backend, self.who, chains)
 
     def facts(self, chains: Sequence[Nodes], probed: Probed | None = None) -> list[KnownFacts]:
-        """Return the facts about each object, which must have been read already: what shows it is not older than it.
+        """Return the facts about each object.
 
-        One read asks whether remembered facts that allow the access still hold; all other facts are read.
+        The objects must have been read before, so that no facts are older than they.
+
+        One read asks whether the remembered facts that allow the access still hold; all other facts are read.
         ``probed``: the facts that the read of the chains checked already.
         """
         found: dict[int, KnownFacts] = {}
@@ -250,19 +252,19 @@ class Access:
         return [found[n] for n in range(len(chains))]
 
     def _hold(self, rests: Scopes | None, probed: Probed | None) -> bool:
-        """Whether all these hold; not if those that were remembered disagree: then one of them is outdated."""
+        """Whether all these scope versions hold. None: the remembered facts disagree, so one of them is outdated."""
         if rests is None:
             return False
         guessed = guesses()
         if guessed is not None:
-            guessed.append(True)  # the commit guards it, and any other result is decided again
+            guessed.append(True)  # the commit guards them, and without a commit the result is decided again
             return True
         if probed is not None and rests.all_in(probed.scopes):
             return probed.held
         return self.backend.hold(rests.sorted().pairs)
 
     def _note(self, known: KnownFacts) -> None:
-        """Note what a read of a transaction rests on."""
+        """Note the scope versions that a read of a transaction depends on."""
         self.noted = Scopes.older([self.noted, known.guards(known.seen)])
 
     # --- doing
@@ -270,11 +272,11 @@ class Access:
     def guards(
         self, wants: Iterable[Want], held: Scopes, *, trusting: bool, nodes: Mapping[int, Nodes] | None
     ) -> Evidence:
-        """Return what a commit rests on.
+        """Return the evidence of a commit.
 
-        ``held`` is what the commit guards anyway. With ``trusting``, remembered facts are used if they allow
-        everything. ``nodes``: where the objects stand; None: they are read. Raises PermissionDenied; EntityNotFound for
-        what the user does not see.
+        ``held``: the scope versions that the commit guards anyway. With ``trusting``, remembered facts are used if they
+        allow everything. ``nodes``: the nodes that lead to the objects; None: they are read. Raises PermissionDenied;
+        EntityNotFound for an object that the user does not see.
         """
         wanted = list(wants)
         if trusting:
@@ -306,7 +308,7 @@ class Access:
         return None if all_of_it is None or not all_of_it.agrees(held) else Evidence(all_of_it, True, found)
 
     def check(self, known: KnownFacts, want: Want) -> list[Ruling]:
-        """Return the rulings that allow it. Raises PermissionDenied, or EntityNotFound for what is not seen."""
+        """Return the rulings that allow it. Raises PermissionDenied; EntityNotFound if the user does not see it."""
         rulings = _rulings(known, want)
         if rulings[-1].allowed:
             return rulings
@@ -315,7 +317,7 @@ class Access:
         raise self.denied(known, want, rulings[-1])
 
     def denied(self, known: KnownFacts, want: Want, ruling: Ruling) -> PermissionDenied:
-        """Return the error for what the user sees, and may not do."""
+        """Return the error for an action that the user may not do to an object that it sees."""
         path = known.facts.object.path
         privilege = ruling.missing[0] if ruling.missing is not None else OWNERSHIP
         words = " or ".join(want.any_of(known.nodes[-1].kind))
@@ -324,9 +326,9 @@ class Access:
         return PermissionDenied(self.who.name, privilege, path, message)
 
     def require(self, nodes: Nodes, want: Want) -> Scopes:
-        """Return on which scope versions it rests that the user may do it to the object at the end of ``nodes`` now.
+        """Return the scope versions behind the user's right to do this now to the object at the end of ``nodes``.
 
-        Raises PermissionDenied, or EntityNotFound for what is not seen.
+        Raises PermissionDenied, or EntityNotFound if the user does not see the object.
         """
         (known,) = self.read([nodes])
         return known.guards(self.check(known, want))
@@ -345,22 +347,22 @@ class Access:
     # --- ids for what is created together with its owner
 
     def made(self, entity_id: int) -> None:
-        """Note that the user creates something with this id."""
+        """Note that the user creates an entity with this id."""
         if self.mine is not None:
             self.mine.add(entity_id)
 
     def next_id(self) -> int:
-        """Return an id that no other client gets."""
+        """Return a reserved id, which no other client gets."""
         return self._memory.reserved.next(self.backend)
 
 
 def _gone(want: Want) -> EntityNotFound:
-    """The error for what is purged, or hidden: not by its path, because it may have got that when it was hidden."""
+    """Return the error for a purged or hidden object, by its id: it may have got its path while it was hidden."""
     return EntityNotFound(str(want.on), f"the object with the id {want.on} is not there any more; load it again")
 
 
 def _granted(known: KnownFacts, want: Want) -> Scopes | None:
-    """Return the scope versions that must hold for what the facts allow; None: they do not. Decided once."""
+    """Return the scope versions that must hold for a right; None: the facts do not allow it. It is decided once."""
     what = (want.operation, want.kind)
     if what not in known.granted:
         rulings = _rulings(known, want)

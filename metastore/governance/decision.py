@@ -1,4 +1,4 @@
-"""Decide what a user may do, from what one read showed. Pure.
+"""Decide what a user may do, from the facts of one read. Pure.
 
 A user may do something to an object if three things hold:
 
@@ -7,8 +7,8 @@ A user may do something to an object if three things hold:
   or it owns that container, or an ancestor;
 * at the object it has one of the privileges that the operation needs, or it owns the object, or something above it.
 
-A user has a privilege for an object if one of its roles, or a role of one of its enabled groups, allows it there or
-anywhere above, and none denies it there. An owner is not bound by what is denied.
+A user has a privilege for an object if one of its roles, or of the roles of its enabled groups, allows the privilege at
+the object or anywhere above, and none of them denies it there. A denial does not bind an owner.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Decision", "Facts", "Granted", "Level", "Member", "Ruling", "decide"
 
 
 class Level(NamedTuple):
-    """A node on the way from the metalake to an object."""
+    """A node on the path from the metalake to an object."""
 
     id: int
     kind: str
@@ -32,7 +32,7 @@ class Level(NamedTuple):
 
 
 class Member(NamedTuple):
-    """The user, or a group that it is in."""
+    """The user, or one of its groups."""
 
     id: int
     kind: str
@@ -59,17 +59,17 @@ class Has(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that decisions about one user and one object rest on."""
+    """All facts for decisions about one user and one object."""
 
     user: str
-    """The name by which the user was asked for."""
+    """The user's name, as the caller gave it."""
     chain: tuple[Level, ...]
     """The levels from the metalake to the object."""
     members: tuple[Member, ...] = ()
-    """The user and its groups, disabled ones too; none: the metalake has no such user."""
+    """The user and its groups, including disabled ones; (): the metalake has no such user."""
     roles: tuple[Has, ...] = ()
     owners: Mapping[int, int] = field(default_factory=dict)
-    """Which member owns a level; only those of the user."""
+    """By a level's id: the member that owns it, if that is the user or one of its groups."""
     grants: tuple[Granted, ...] = ()
 
     @property
@@ -79,24 +79,24 @@ class Facts:
 
     @cached_property
     def levels(self) -> Mapping[int, int]:
-        """Where in the chain each level stands, by its id."""
+        """The index in the chain of each level, by its id."""
         return {level.id: n for n, level in enumerate(self.chain)}
 
     @cached_property
     def active(self) -> Mapping[int, Member]:
-        """The members that give rights: none, unless the user itself is enabled."""
+        """The enabled members, which give rights; empty if the user itself is disabled."""
         if not self.members or not self.members[0].enabled:
             return {}
         return {member.id: member for member in self.members if member.enabled}
 
     @cached_property
     def role_names(self) -> Mapping[int, str]:
-        """The roles that the user has, by itself or by an enabled group."""
+        """The names of the roles that the user has, directly or through an enabled group, by the role's id."""
         return {has.role: has.name for has in self.roles if has.member in self.active}
 
     @cached_property
     def members_with(self) -> Mapping[int, Sequence[int]]:
-        """The members that give each of these roles."""
+        """By role: the members through which the user has it."""
         found: dict[int, list[int]] = {}
         for has in self.roles:
             if has.member in self.active:
@@ -104,7 +104,7 @@ class Facts:
         return found
 
     def role_in_words(self, role: int) -> str:
-        """Return the role, and through which group the user has it, unless it has it itself too."""
+        """Return the role in words, with the group that gives it unless the user also has it directly."""
         members = self.members_with.get(role, ())
         through = None if self.members[0].id in members or not members else self.active[min(members)]
         name = self.role_names[role]
@@ -112,24 +112,24 @@ class Facts:
 
     @cached_property
     def owned_from(self) -> int:
-        """The level in the chain from which on the user owns everything; behind the end if it owns nothing."""
+        """The index of the first level that the user owns, with everything below; the length if there is none."""
         owned = (n for n, level in enumerate(self.chain) if self.owners.get(level.id) in self.active)
         return next(owned, len(self.chain))
 
 
 class Ruling(NamedTuple):
-    """The decision, the rule behind it, and the roles on which it rests besides members and levels."""
+    """The decision, the rule behind it, and the roles that it depends on, besides members and levels."""
 
     allowed: bool
     because: str
     roles: frozenset[int] = frozenset()
     missing: tuple[str, Level] | None = None
-    """The privilege that is missing, and where."""
+    """The privilege that is missing, and the level where it is."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a user may do something. ``because`` names the rules that decided, one for each step on the way."""
+    """Whether a user may do something. ``because`` has the rules that decided, one for each step on the path."""
 
     allowed: bool
     because: list[str]
@@ -139,10 +139,11 @@ class Decision:
 
 
 def decide(facts: Facts, any_of: Sequence[str], at: int | None = None, *, below: bool = False) -> list[Ruling]:
-    """Return the rulings on the way and at the object: all allow it, or the last of them says why it is not allowed.
+    """Return the rulings along the path and at the object. If the action is not allowed, the last one says why.
 
-    ``any_of``: the privileges at the object, one of which is enough; empty: only an owner may do it. ``at``: where in
-    the chain the object stands; None: at its end. ``below``: it is done below the object, which is on the way as well.
+    ``any_of``: the privileges at the object, any one of which is enough; empty: only an owner may do it. ``at``: the
+    object's index in the chain; None: the last. ``below``: the action is done below the object, so the object is a step
+    of the path, too.
     """
     at = len(facts.chain) - 1 if at is None else at
     rulings = list[Ruling]()
@@ -186,7 +187,7 @@ def _is_member(facts: Facts) -> Ruling:
 
 
 def _at(facts: Facts, any_of: Sequence[str], at: int) -> Ruling:
-    """Return whether the user owns a level, or has one of the privileges there."""
+    """Return the ruling whether the user owns a level, or has one of the privileges there."""
     level = facts.chain[at]
     if facts.owned_from <= at:
         above = facts.chain[facts.owned_from]
@@ -201,7 +202,7 @@ def _at(facts: Facts, any_of: Sequence[str], at: int) -> Ruling:
 
 
 def _holds(facts: Facts, privilege: str, at: int) -> Ruling:
-    """Return whether the user has a privilege at a level."""
+    """Return the ruling whether the user has a privilege at a level."""
     levels, roles = facts.levels, facts.role_names
     mine = [g for g in facts.grants if g.privilege == privilege and levels.get(g.on, at + 1) <= at and g.role in roles]
     for grant in mine:
@@ -212,7 +213,7 @@ def _holds(facts: Facts, privilege: str, at: int) -> Ruling:
     if not mine:
         why = f"no role of {facts.user} allows {privilege} on {facts.chain[at].path}"
         return Ruling(False, why, missing=(privilege, facts.chain[at]))
-    # one grant is enough; always the same, so that few roles are guarded
+    # one grant is enough: always the same one, so that few roles are guarded
     best = min(mine, key=lambda grant: grant.role)
     why = f"{facts.role_in_words(best.role)} allows {privilege} on {facts.chain[levels[best.on]].path}"
     return Ruling(True, why, frozenset({best.role}))

@@ -1,7 +1,7 @@
-"""The basis of decisions about one user: facts by object, remembered, and the guards that keep them true.
+"""The evidence of decisions about one user: remembered facts about objects, and the guards that keep them true.
 
-Remembered facts serve as a guess only. A mutation that rests on them guards their scope versions in its own statement,
-and a read asks the database whether they still hold. Facts that refuse an access are read again before it is refused.
+Remembered facts are only a guess. A mutation that relies on them guards their scope versions in its own statement, and
+a read asks the database whether they still hold. Before an access is refused, the facts are read again.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ Nodes = tuple[Node, ...]
 _MOST: Final = 10_000
 """How many facts, and how many paths, are remembered for one user."""
 _HEAVIEST: Final = 50_000
-"""How many roles and grants these facts may have together, counted again for each object."""
+"""How many roles and grants all these facts may have, where those of each object count separately."""
 _LISTINGS: Final = 100
-"""For how many listings the result is remembered; each may name thousands of children."""
+"""How many listings are remembered; each may have thousands of children."""
 _USERS: Final = 1_000
 """How many users are remembered."""
 _THEMSELVES: Final = ("user", "group", "role")
 """A user sees itself, its groups and its roles, whatever is granted."""
 _CHILD: Final = -1
-"""The id of any child, in decisions about many."""
+"""The id that stands for any child, in decisions about many children."""
 
 
 class Who(NamedTuple):
-    """The user that is meant: by its bare name in any metalake, or in the metalake of this name, or by these ids.
+    """A user, by its name in any metalake, or in one metalake, or by ids.
 
-    All users with these ids have the name.
+    If ids are given, all users with these ids must have the name.
     """
 
     name: str
@@ -50,19 +50,18 @@ class Who(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownFacts:
-    """The facts about one object, the nodes that lead to it, and the scope versions on which the facts rest."""
+    """The facts about one object, the nodes that lead to it, and the scope versions that the facts depend on."""
 
     nodes: Nodes
     facts: Facts
     scopes: Mapping[int, int]
-    """Of the members and the roles."""
+    """The scope versions of the members and the roles."""
     alike: object = field(default=None, compare=False)
-    """Equal for objects of one kind below one parent, from one read, without grants or owners of their own.
+    """A key that is equal for objects of one kind and parent in one read, without grants or owners of their own.
 
-    The user sees all of these or none, for the same reasons. None: the object is decided by itself.
-    """
+    The user sees all these objects or none, for the same reasons. None: the object needs its own decision."""
     granted: dict[tuple[str, str], Scopes | None] = field(init=False, default_factory=dict, compare=False)
-    """By operation and kind, once decided: the conditions (see ``guards``); None: it is not allowed."""
+    """By operation and kind, once decided: the scope versions to guard (see ``guards``); None: not allowed."""
 
     @cached_property
     def seen(self) -> list[Ruling]:
@@ -70,19 +69,19 @@ class KnownFacts:
         return sees(self.facts)
 
     def seen_as(self, other: KnownFacts) -> None:
-        """Take the rulings from an object that is ``alike``, and seen: they name only what is above both."""
+        """Take over the rulings of an ``alike`` object that the user sees: they depend only on levels above both."""
         self.__dict__.update(seen=other.seen, seen_by=other.seen_by)
 
     @property
     def first_hidden(self) -> int:
-        """How many of the nodes on the way to the object the user sees."""
+        """The index of the first node on the path that the user does not see; the number of nodes if it sees all."""
         return next((n for n in range(len(self.nodes)) if not sees(self.facts, n)[-1].allowed), len(self.nodes))
 
     @cached_property
     def seen_by(self) -> Scopes:
-        """The scope versions on which the user's sight of the object rests, without those of the nodes.
+        """The scope versions that let the user see the object, without those of the nodes.
 
-        In the order of ids. Empty: the user does not see it.
+        They are sorted by id. Empty: the user does not see the object.
         """
         return self.rests_on(self.seen).sorted() if self.seen[-1].allowed else Scopes()
 
@@ -102,21 +101,22 @@ class KnownFacts:
         return Scopes.older([self.stands, self.rests_on(rulings)])
 
     def stands_at(self, nodes: Nodes) -> bool:
-        """Whether the facts are about an object at the end of these nodes, as they are."""
+        """Whether the facts are about the object at the end of these nodes, and no node has changed since."""
         return self.nodes == nodes or [n[:4] for n in self.nodes] == [n[:4] for n in nodes]
 
     def owning(self, ids: Iterable[int]) -> KnownFacts:
-        """Return the facts about a user that owns these levels too."""
+        """Return the same facts with the user as the owner of these levels, too."""
         if not self.facts.members:
             return self
         owners = {**dict.fromkeys(ids, self.facts.members[0].id), **self.facts.owners}
         return replace(self, facts=replace(self.facts, owners=owners), alike=None)
 
     def exceptions(self, kind: str) -> tuple[bool, frozenset[int]]:
-        """Return whether the user sees a child of the object by what holds for all, and for which ones that differs.
+        """Return whether the user sees a usual child of the object, and the ids of the children for which this differs.
 
-        The facts must be those about the children too. Which role grants something does not matter here. So of many
-        grants one is enough, and children with the same privileges are decided once: a user may have 10,000 roles.
+        The facts must include those about the children. It does not matter here which role grants a privilege. So one
+        of many equal grants is enough, and children with the same privileges are decided once: a user may have 10,000
+        roles.
         """
         facts, above = self.facts, {node.id for node in self.nodes}
         on: dict[int, dict[tuple[str, bool], Granted]] = {}
@@ -147,16 +147,16 @@ class KnownFacts:
 
 
 class Remembered:
-    """The facts that were read last for one user, and where paths led. Threads share it."""
+    """The facts that were read last for one user, and the entities to which paths led. Threads share it."""
 
     def __init__(self) -> None:
         self.known: dict[int, KnownFacts] = {}
-        """By the id of the object."""
+        """The facts by the id of the object."""
         self.chosen: dict[tuple[int, str], Chosen] = {}
-        """By the id of the parent and the kind: which children were shown last."""
+        """By the id of the parent and the kind: the children that were shown last."""
         self._paths: dict[Lookup, int] = {}
         self._weight = 0
-        """At least how many roles and grants there are in ``known``."""
+        """An upper limit of the number of roles and grants in ``known``."""
 
     def clear(self) -> None:
         """Forget everything."""
@@ -166,7 +166,7 @@ class Remembered:
         self._weight = 0
 
     def note(self, known: KnownFacts) -> None:
-        """Remember facts. Facts about a user with many roles are large, and fewer of them are remembered."""
+        """Remember facts. Facts about a user with many roles are large, so fewer of them are remembered."""
         weight = self._weight + 1 + len(known.facts.roles) + len(known.facts.grants)
         if len(self.known) >= _MOST or weight > _HEAVIEST:
             self.known.clear()
@@ -175,18 +175,18 @@ class Remembered:
         self.known[known.nodes[-1].id] = known
 
     def at(self, path: Lookup) -> KnownFacts | None:
-        """Return what is remembered about the object to which a path led."""
+        """Return the remembered facts about the object to which a path led; None: there are none."""
         entity_id = self._paths.get(path)
         return None if entity_id is None else self.known.get(entity_id)
 
     def led(self, path: Lookup, entity_id: int) -> None:
-        """Remember where a path led."""
+        """Remember the entity to which a path led."""
         if len(self._paths) >= _MOST:
             self._paths.clear()
         self._paths[path] = entity_id
 
     def chose(self, parent_id: int, kind: str, chosen: Chosen | None) -> None:
-        """Remember which children are shown; None: forget them, so that they are read each time."""
+        """Remember which children are shown; None: forget them, so that they are read again."""
         if chosen is None:
             self.chosen.pop((parent_id, kind), None)
             return
@@ -196,21 +196,21 @@ class Remembered:
 
 
 class Memory:
-    """What one store remembers of the rights of its users."""
+    """The facts that one store remembers about the rights of its users."""
 
     def __init__(self) -> None:
         self._users: dict[Who, Remembered] = {}
         self.reserved = ReservedIds()
-        """For what users create."""
+        """The ids for entities that users create."""
 
     def clear(self) -> None:
-        """Forget everything, and use no reserved id any more."""
+        """Forget everything, including the reserved ids."""
         for remembered in list(self._users.values()):
             remembered.clear()
         self.reserved.clear()
 
     def of(self, who: Who) -> Remembered:
-        """Return what is remembered of one user."""
+        """Return the remembered facts of one user."""
         remembered = self._users.get(who)
         if remembered is None:
             if len(self._users) >= _USERS:
@@ -234,7 +234,7 @@ def _rows(reads: Rights, who: Who, chains: Iterable[Nodes], below: int | None = 
 
 
 def seen_among(reads: Rights, who: Who, chains: Mapping[int, Nodes]) -> set[int]:
-    """Read which of the objects at the ends of ``chains`` the user sees: one round trip for each metalake."""
+    """Read which of the objects at the ends of ``chains`` the user sees, with one round trip for each metalake."""
     by_lake = _rows(reads, who, chains.values())
     return {i for i, chain in chains.items() if by_lake[chain[0].id].sees(chain)}
 
@@ -245,7 +245,7 @@ def evidence_at(who: Who, chain: Nodes, rows: RightRows) -> KnownFacts:
 
 
 class _Rows:
-    """The rows of one metalake, in the order in which they are looked for."""
+    """The rows of one metalake about a user, indexed for look-ups."""
 
     def __init__(self, who: Who, rows: RightRows) -> None:
         self._who = who
@@ -262,9 +262,9 @@ class _Rows:
         self._decides: dict[int, tuple[Granted, ...]] = {}
         self._anywhere = Facts(who.name, (), self._members, self._roles)
         self._seen: dict[tuple[int, str], bool] = {}
-        """By parent and kind: whether the user sees objects with nothing of their own."""
+        """By parent and kind: whether the user sees objects without grants or owners of their own."""
         self._above: dict[Nodes, Facts] = {}
-        """The facts about the parents of objects. Objects with nothing of their own share its owners and grants."""
+        """The facts about parents. Objects without grants or owners of their own share those of their parent."""
 
     def known(self, nodes: Nodes, *, everything: bool) -> KnownFacts:
         """Return the facts about the object at the end of ``nodes``; with ``everything``, also about its children."""
@@ -279,7 +279,7 @@ class _Rows:
         return KnownFacts(nodes, self._shared(facts), self._scopes, (self._read, nodes[:-1], own.kind))
 
     def _is_special(self, nodes: Nodes) -> bool:
-        """Whether an object is decided by itself: a metalake, a member, or what the user has something at."""
+        """Whether an object needs its own decision, as metalakes, principals, and objects with grants or owners do."""
         own = nodes[-1]
         return len(nodes) == 1 or own.kind in _THEMSELVES or own.id in self._grants or own.id in self._owners
 
@@ -303,13 +303,13 @@ class _Rows:
         return self._shared(Facts(self._who.name, chain, self._members, self._roles, owners, grants))
 
     def _granted(self, places: tuple[int, ...]) -> tuple[Granted, ...]:
-        """Return what is granted at some places: many objects below them share it."""
+        """Return the grants at some places: many objects below share this tuple."""
         if places not in self._at:
             self._at[places] = tuple([grant for place in places for grant in self._deciding(place)])
         return self._at[places]
 
     def _deciding(self, place: int) -> tuple[Granted, ...]:
-        """Return the grants at a place that can decide: of 1,666 roles that allow the same there, the least one does.
+        """Return the grants at a place that can decide. If 1,666 roles allow the same there, only one of them can.
 
         A decision takes the first grant that denies something, and otherwise the grant with the lowest role id.
         """
@@ -324,7 +324,7 @@ class _Rows:
         return self._decides[place]
 
     def _shared(self, facts: Facts) -> Facts:
-        """Let objects share what follows from the members and roles alone: of 1,666 roles it is 80 kB."""
+        """Let objects share the values that depend only on members and roles: for 1,666 roles, they take 80 kB."""
         if facts.members:
             one = self._anywhere
             facts.__dict__.update(active=one.active, role_names=one.role_names, members_with=one.members_with)
@@ -336,8 +336,8 @@ def _is_meant(who: Who, nodes: Nodes, user: Member) -> bool:
 
 
 def who(user: object) -> Who:
-    """Return who is meant by a bare name, or by a path of a user (a tuple of names)."""
-    # taken as a name, whatever its characters are: a signed-in user must not become another one by them
+    """Return the user with a bare name, or with a path (a tuple of names)."""
+    # taken as a name, whatever characters it has: they must not turn a signed-in user into another one
     if isinstance(user, str):
         return Who(clean_name(exact_text(user, "a user")))
     *lake, name = parse_path(user)

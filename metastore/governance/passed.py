@@ -1,7 +1,7 @@
-"""What of the port a user's view passes on as it is, because it shows nothing of what is hidden; and what it refuses.
+"""The methods of the port that a user's view passes on, because they show nothing hidden, and those that it refuses.
 
-Each method of the port is read by :mod:`metastore.governance.seen`, or named here. So a new one is refused until
-somebody has said what it shows a user.
+Each method of the port is implemented by :mod:`metastore.governance.seen`, or named here. Any other method is refused,
+until it is decided what a user may see of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _COMMITS: Final = (
     *("commit", "write_down", "pending", "scopes", "turn", "help", "forbid", "confirm", "cancel", "steps"),
     *("mark", "unmark", "marked", "clear", "queue", "line", "leave", "notices", "hold", "in_one_go"),
 )
-"""An operation's calls after it was allowed, with its own entities and its own id."""
+"""The calls of an operation that was allowed before, with its own entities and its own id."""
 
 _FEED: Final = ("feed", "steps_at", "hearing", "hint", "feed_start", "unbroken", "event_at", "watermark", "decided")
 """The feed, whose reader leaves out what the user does not see: :mod:`metastore.feed.visible`."""
@@ -34,4 +34,4 @@ REFUSED: Final = frozenset(
         *("dropped_before", "purging", "sweep_relations", "forget_tickets", "forget_pins"),
     )
 )
-"""Calls that no user needs: they decide about rights, or concern the past, whole tables, or upkeep."""
+"""Calls that no user needs: they read rights, or concern the past, whole tables, or upkeep."""

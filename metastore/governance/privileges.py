@@ -1,7 +1,8 @@
-"""The privileges, and which of them each operation on each kind needs. The table in docs/governance.md is this one.
+"""The privileges, and those that each operation on each kind needs. docs/governance.md has the same table.
 
-The words and their meaning come from Apache Gravitino 1.x, in lower case. An owner of an object, or of anything
-above it, needs none of them at the object. Above the object, ``use_catalog`` and ``use_schema`` are needed on the way.
+The words and their meaning come from Apache Gravitino 1.x, in lower case. An owner of an object, or of anything above
+it, needs none of them at the object. At each catalog and schema above the object, a user also needs ``use_catalog`` or
+``use_schema``.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ __all__ = [
 ]
 
 OPERATIONS: Final = ("see", "create", "alter", "rename", "move", "drop", "restore", "purge", "enable", "disable")
-"""What can be done with an entity. A ``create`` is asked of its parent, everything else of the entity itself."""
+"""What can be done with an entity. The privilege for ``create`` is needed at the parent, those for all other operations
+at the entity itself.
+"""
 
 WAY: Final[Mapping[str, str]] = MappingProxyType({"catalog": "use_catalog", "schema": "use_schema"})
-"""The privilege that is needed at each node of these kinds above an object."""
+"""By kind: the privilege that is needed at each node of this kind above an object."""
 
 OWNER: Final = "owner"
 """The kind of the relation from an object to its owner."""
@@ -45,25 +48,25 @@ REVEAL: Final = "use_secret"
 """The privilege to reveal the secrets of an object."""
 
 OWNERSHIP: Final = "ownership"
-"""Stands for the privilege where only owners may do it."""
+"""Used in place of a privilege where only owners may do something."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """The privileges of one kind: for each operation, any one of these is enough. None: only an owner may do it."""
+    """The privileges of one kind: for each operation, any one of them is enough. (): only an owner may do it."""
 
     see: tuple[str, ...] = ()
     create: tuple[str, ...] = ()
     alter: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What it takes to write a row that the entity owns, by the row's kind."""
+    """The privileges to write a row that the entity owns, by the row's kind."""
 
     named_by_lake: bool = False
-    """Its name is an identity: only an owner of the metalake may change it."""
+    """Whether the name is an identity, which only an owner of the metalake may change."""
 
     def of(self, operation: str) -> tuple[str, ...]:
-        """Return the privileges that each allow ``operation``; none: only an owner may do it."""
+        """Return the privileges, each of which allows ``operation``; (): only an owner may do it."""
         if operation == "rename" and self.named_by_lake:
             return ()
         if operation in ("alter", "rename"):
@@ -74,7 +77,7 @@ class Needs:
 
 
 def _identity(word: str) -> Needs:
-    """Return what operations on users, or on groups, need."""
+    """Return the privileges for operations on users, or on groups."""
     return Needs((word,), (word,), (word,), (word,), named_by_lake=True)
 
 
@@ -115,7 +118,7 @@ _NEEDS: Final[Mapping[str, Needs]] = {
 }
 
 OWNED: Final = ("partition", "statistic", "model_version")
-"""The kinds of owned rows that a privilege allows to write; of all others only an owner may write them."""
+"""The kinds of owned rows that a privilege allows to write. Only an owner may write rows of other kinds."""
 
 RELATIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -126,9 +129,10 @@ RELATIONS: Final[Mapping[str, str]] = MappingProxyType(
         "owner": OWNERSHIP,
     }
 )
-"""What it takes to write a relation: tags and policies need it at the tag or policy, and that the object is seen;
-memberships of a role need it at the metalake, grants at the metalake unless the user owns the object; an owner is set
-by an owner. The membership in a group needs ``manage_groups``."""
+"""The privilege to write a relation, by its kind. For tags and policies, it is needed at the tag or policy, and the
+user must see the object. For memberships in a role it is needed at the metalake; for grants, too, unless the user owns
+the object. Only an owner sets an owner. A membership in a group needs ``manage_groups`` instead.
+"""
 
 _ANYWHERE = ("metalake", "catalog", "schema")
 _AT_METALAKE: Final = (
@@ -138,7 +142,7 @@ _AT_METALAKE: Final = (
 
 
 def needs_of(kind: str) -> Needs:
-    """Return what operations on a kind need. A declared kind ``x`` has select_x, create_x and modify_x."""
+    """Return the privileges for operations on a kind. A declared kind ``x`` has select_x, create_x and modify_x."""
     known = _NEEDS.get(kind)
     if known is not None:
         return known
@@ -152,7 +156,7 @@ def privileges() -> Mapping[str, tuple[str, ...]]:
 
 @lru_cache(maxsize=1)
 def _table(_: tuple[tuple[str, tuple[str, ...]], ...]) -> Mapping[str, tuple[str, ...]]:
-    """Build the table, once for the present kinds: a grant asks for it three times."""
+    """Build the table, once for the present kinds: each grant uses it three times."""
     table: dict[str, tuple[str, ...]] = {}
     for kind in KINDS:
         needs = needs_of(kind)
@@ -164,7 +168,7 @@ def _table(_: tuple[tuple[str, tuple[str, ...]], ...]) -> Mapping[str, tuple[str
 
 
 def _above(kind: str) -> tuple[str, ...]:
-    """Return the kinds that can be above a kind, the metalake first."""
+    """Return the kinds of the possible ancestors of a kind, the metalake first."""
     kinds_above = dict.fromkeys(KINDS[kind].parents)
     for parent in KINDS[kind].parents:
         kinds_above |= dict.fromkeys(() if parent == kind else _above(parent))
@@ -174,19 +178,19 @@ def _above(kind: str) -> tuple[str, ...]:
 
 
 def is_used_below(word: str, kind: str) -> bool:
-    """Whether a privilege at a container of ``kind`` is used below it, so that the container is on the way as well."""
+    """Whether a privilege at a container of ``kind`` is used below it, so that the container is a step of the path."""
     needs = needs_of(kind)
     return kind in WAY and word not in (*needs.see, *needs.alter, *needs.drop, REVEAL)
 
 
 def effect_of(value: str) -> tuple[str, bool]:
-    """Return the privilege that the value of a grant names, and whether it allows it."""
+    """Return the privilege in the value of a grant, and whether the grant allows it."""
     effect, _, word = value.partition(":")
     return word, effect == "allow"
 
 
 def known_privilege(word: object) -> str:
-    """Return a privilege, or raise InvalidArgument."""
+    """Return ``word`` if it is a privilege, or raise InvalidArgument."""
     known = privileges()
     if not isinstance(word, str) or word not in known:
         raise InvalidArgument(f"there is no privilege {shown(word)}; known are {', '.join(known)}")
@@ -194,7 +198,7 @@ def known_privilege(word: object) -> str:
 
 
 def check_privilege(word: object, kind: str) -> str:
-    """Return a privilege that can be granted on an object of ``kind``. Raises InvalidArgument."""
+    """Return ``word`` if it can be granted on an object of ``kind``, or raise InvalidArgument."""
     known, word = privileges(), known_privilege(word)
     if kind not in known[word]:
         raise InvalidArgument(f"{word} is granted on a {' or a '.join(known[word])}, not on a {kind}")

@@ -1,10 +1,10 @@
-"""A backend that shows one user what it may see. Everything above it stays as it is.
+"""A backend that shows one user only what it may see. The code above it needs no changes.
 
-Hidden entities are left out: a path ends before them, an id leads nowhere, a listing skips them. The one trace that
-they leave is a taken name: a path to a hidden entity has all its nodes, and no record.
+Hidden entities are left out: a path ends before them, their ids are not found, a listing skips them. They leave one
+trace, the taken name: a path to a hidden entity has all its nodes, but no record.
 
-Rows are read first and the rights after them, or both at one instant. So nothing is shown that was written after the
-user lost the right to see it. A method of the port that is neither here nor in ``PASSED`` is refused.
+Rows are read before the rights, or both at one instant. So the user sees nothing that was written after it lost the
+right. A method of the port that is neither here nor in ``PASSED`` is refused.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ __all__ = ["Seen", "seen_by"]
 T = TypeVar("T")
 
 _CLOSED = frozenset(("metalake", *WAY))
-"""The kinds below which a user sees nothing if it does not see them; the rules ask for no right to other containers."""
+"""The kinds of containers that a user must see to see anything below. Other containers need no right of their own."""
 
 
 def seen_by(step: Step) -> list[int]:
-    """Return what a user must see in order to see a step: its entity, or its row's owner; both ends of a relation."""
+    """Return the ids that a user must see to see a step: its entity, or its row's owner; both ends of a relation."""
     own = step.entity_id if step.owner_id is None else step.owner_id
     return [i for i in (own, step.other_id) if i is not None]
 
 
 class Seen:
-    """A backend's reads, for one user. Calls in ``PASSED`` go to the backend unchanged."""
+    """A backend's reads for one user. Calls in ``PASSED`` go to the backend unchanged."""
 
     def __init__(self, backend: Backend, access: Access) -> None:
         self._base = backend
@@ -69,14 +69,14 @@ class Seen:
         return self._shown(lookups, [resolved], Probed(known.seen_by, held))
 
     def _first(self, lookup: Lookup) -> Resolved:
-        """Follow a path about which nothing is remembered: the rights come with it."""
+        """Follow a path about which nothing is remembered, and read the rights in the same statement."""
         found, rows = self._base.resolve_rights(lookup, self._access.who.name)
         return self._cut(lookup, found, self._access.facts_now(found.nodes, rows)) if found.nodes else found
 
     def _shown(
         self, lookups: Sequence[Lookup], resolved: list[Resolved], probed: Probed | None = None
     ) -> list[Resolved]:
-        """Return what paths led to, as far as the user sees it; ``probed``: see ``Access.facts``."""
+        """Return the results of paths as far as the user sees them; ``probed``: see ``Access.facts``."""
         above = self._above([lookup.start for lookup in lookups])
         chains = [above[lookup.start.id] + one.nodes for lookup, one in zip(lookups, resolved, strict=True)]
         known = iter(self._access.facts([chain for chain in chains if chain], probed))
@@ -86,7 +86,7 @@ class Seen:
         ]
 
     def _cut(self, lookup: Lookup, resolved: Resolved, known: KnownFacts) -> Resolved:
-        """Return what a path led to as far as ``known``, the facts about its end, let the user see it."""
+        """Return the result of a path as far as ``known``, the facts about its end, let the user see it."""
         if known.seen[-1].allowed or not resolved.nodes:
             if resolved.record is not None:
                 self._access.led(lookup, known.nodes[-1].id)
@@ -99,7 +99,7 @@ class Seen:
     def _above(self, starts: Iterable[Node]) -> dict[int, Nodes]:
         """Return the nodes that lead to the start of each lookup, itself last.
 
-        They are read, not remembered: the ancestors may have changed since, and the start's own scope version would not
+        They are read and not remembered: the ancestors may have changed, and the start's own scope version would not
         show that.
         """
         found: dict[int, Nodes] = {start.id: () if start.id == ROOT_ID else (start,) for start in starts}
@@ -114,16 +114,16 @@ class Seen:
         return [row if row is not None and next(shown) is not None else None for row in rows]
 
     def _nodes_of(self, ids: Sequence[int]) -> dict[int, Nodes]:
-        """Read where entities stand, in whatever state and as a transaction has left them."""
+        """Read the nodes that lead to entities, in any state, including the writes of a transaction."""
         rows = self._base.by_id(ids) if ids else []
         return {i: row.record.chain for i, row in zip(ids, rows, strict=True) if row is not None}
 
     def _sees(self, ids: Sequence[int]) -> set[int]:
-        """Return which of these the user sees, in whatever state they are."""
+        """Return the ids of those entities that the user sees, in any state."""
         return {i for i, row in zip(ids, self.by_id(ids) if ids else [], strict=True) if row is not None}
 
     def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
-        """Return what has a name, if the user sees it."""
+        """Return the entity with a name, if the user sees it."""
         page = self._base.named(parent_id, family, key, guards)
         if not page.rows:
             return page
@@ -132,7 +132,7 @@ class Seen:
         return page if shown else RowPage(page.held, [])
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
-        """Return what was dropped last under a name, if the user sees it."""
+        """Return the entity that was dropped last under a name, if the user sees it."""
         child = self._base.gone(parent_id, kind, family, key)
         if child is None:
             return None
@@ -140,7 +140,7 @@ class Seen:
         return child if self._access.visible([(*above, child.node)])[0] is not None else None
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
-        """Whether there are children, for owners alone: nothing hidden is told. Raises PermissionDenied."""
+        """Whether an entity has children. Only owners may ask: children may be hidden. Raises PermissionDenied."""
         there = self._base.has_children(entity_id, besides)
         chain = self._nodes_of([entity_id]).get(entity_id)
         if chain is not None:
@@ -148,7 +148,7 @@ class Seen:
         return there
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
-        """Return the steps of entities that the user sees now; none of others, wherever the id comes from."""
+        """Return the steps of an entity if the user sees it now, and nothing of others, whatever id the caller has."""
         steps = self._base.history(entity_id, after, limit)
         ids = list(dict.fromkeys(i for step in steps for i in seen_by(step)))
         shown = self._sees(ids)
@@ -186,9 +186,9 @@ class Seen:
         )
 
     def _chosen(self, parent_id: int, kind: str, guards: Guards, read: Callable[[Chosen], RowPage[T]]) -> RowPage[T]:
-        """Return what ``read`` brings of the children that the user sees.
+        """Return the page that ``read`` gets for the children that the user sees.
 
-        The choice that was right last is only a guess of what to read: the rights are read after the rows.
+        The remembered choice is only a guess of what to read: the rights are read after the rows.
         """
         before, fresh = self._access.chosen(parent_id, kind), False
         if before is None:
@@ -205,7 +205,7 @@ class Seen:
     def _filtered(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
     ) -> RowPage[Child]:
-        """Return what the user sees, in a transaction: it must note all children, so that they can be validated."""
+        """Return the children that the user sees, in a transaction, which must note all children to validate them."""
         above = () if parent_id == ROOT_ID else self._nodes_of([parent_id]).get(parent_id)
         if above is None or (above and self._access.visible([above])[0] is None):
             return RowPage(False, [])
@@ -219,7 +219,7 @@ class Seen:
             after = (page.rows[-1].key, page.rows[-1].node.id)
 
     def _below(self, parent_id: int, kind: str, guards: Guards) -> Chosen | None:
-        """Read which children of a kind the user sees, and remember it; None: it does not see the parent."""
+        """Read which children of a kind the user sees, and remember them; None: it does not see the parent."""
         chosen = self._metalakes() if parent_id == ROOT_ID else self._below_entity(parent_id, kind, guards)
         self._access.chose(parent_id, kind, chosen)
         return chosen
@@ -235,14 +235,14 @@ class Seen:
         return Chosen(tuple(sorted(but)), only=not usually)
 
     def _standing(self, entity_id: int, guards: Guards) -> Nodes | None:
-        """Return the nodes that lead to an entity: those that are remembered, if the page is read under them."""
+        """Return the nodes that lead to an entity: the remembered ones if ``guards`` include them, else read them."""
         known = self._access.remembered(entity_id)
         if known is not None and {(node.id, node.scope_version) for node in known.nodes} <= {*guards}:
             return known.nodes
         return self._nodes_of([entity_id]).get(entity_id)
 
     def _metalakes(self) -> Chosen:
-        """The metalakes that have the user."""
+        """Return the metalakes that the user belongs to, and sees."""
         ids = self._access.metalakes()
         seen = self._access.visible(list(self._nodes_of(ids).values()))
         return Chosen(tuple(sorted([known.nodes[0].id for known in seen if known is not None])), only=True)
@@ -250,12 +250,12 @@ class Seen:
     # --- owned rows
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
-        """Return owned rows of what the user sees; of the root, which has no secrets, all."""
+        """Return the owned rows of an entity that the user sees; all rows of the root, which are not secret."""
         page = self._base.owned(owner_id, kind, after, limit, guards)
         return page if owner_id == ROOT_ID or self._sees([owner_id]) else RowPage(False, [])
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
-        """Return the owned rows of those that the user sees; of the root, which has no secrets, all."""
+        """Return the owned rows of the entities that the user sees; all rows of the root, which are not secret."""
         rows = self._base.owned_by_name(owner_ids, kind, names)
         owners = [i for i in dict.fromkeys(owner_ids) if i != ROOT_ID]
         if self._access.may_guess(owners):
@@ -273,7 +273,7 @@ class Seen:
     # --- relations
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
-        """Return what goes from an entity that the user sees. A relation to a hidden entity has the end GONE."""
+        """Return the relations from an entity that the user sees. A relation to a hidden entity has the end GONE."""
         relations = self._base.related(target, kind, above=above, doc=doc)
         if relations is None or not relations.end.chain or self._access.visible([relations.end.chain])[0] is None:
             return None
@@ -284,11 +284,11 @@ class Seen:
     def relating(
         self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
     ) -> Relating | None:
-        """Return what leads to an entity that the user sees. A relation from a hidden entity has the end GONE."""
+        """Return the relations to an entity that the user sees. A relation from a hidden entity has the end GONE."""
         return self._page(self._base.relating(to_id, kind, value, after, limit))
 
     def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
-        """Return what goes from an entity that the user sees. A relation to a hidden entity has the end GONE."""
+        """Return the relations from an entity that the user sees. A relation to a hidden entity has the end GONE."""
         return self._page(self._base.related_page(from_id, kind, after, limit))
 
     def _page(self, found: Relating | None) -> Relating | None:
@@ -307,9 +307,10 @@ class Seen:
         return [end if end.chain and next(shown) is not None else GONE for end in ends]
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
-        """Return the relations in slots of what the user sees. An exclusive slot shows that it is taken, not by whom.
+        """Return the relations in slots of entities that the user sees, even if the other end is hidden.
 
-        A write must raise the version that it replaces, even if the other end is hidden: only that version is used.
+        A write that replaces an exclusive relation must increase its version. Only that version is used of a hidden
+        end.
         """
         rows = self._base.relations(kind, slots)
         froms = list(dict.fromkeys(from_id for from_id, _ in slots))

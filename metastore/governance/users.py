@@ -1,4 +1,4 @@
-"""Find the users of a name in all metalakes."""
+"""Find the users with a name in all metalakes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from metastore.port.search import Search
 __all__ = ["users_named"]
 
 _TOGETHER: Final = 64
-"""How many users of a name are read at once."""
+"""How many users are read at once."""
 
 
 def users_named(backend: Backend, name: str) -> Iterator[Record]:

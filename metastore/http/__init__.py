@@ -1,7 +1,8 @@
-"""A router for Starlette and FastAPI: the catalog over HTTP, with what is easy to get wrong. Needs the extra ``http``.
+"""A router for Starlette and FastAPI: it serves the catalog over HTTP. Needs the extra ``http``.
 
-``app.mount("/v1", metastore.http.router(store))``. docs/services.md describes it. It has pages, ETags with
-preconditions, idempotency keys, deadlines, and errors as problem details (RFC 9457). Each request runs in a thread.
+``app.mount("/v1", metastore.http.router(store))``. docs/services.md describes it. It has the parts that are easy to get
+wrong: pages, ETags with preconditions, idempotency keys, deadlines, and errors as problem details (RFC 9457). Each
+request runs in a thread.
 """
 
 from __future__ import annotations

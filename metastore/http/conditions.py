@@ -1,7 +1,7 @@
-"""Write under ``If-Match`` and under a client's key, so that a repeat gets what the first request got.
+"""Write under ``If-Match`` and under a client's key, so that a repeat gets the result of the first request.
 
-The precondition of a write is checked by its commit: the id and the version that the tag names. A repeat of a write
-that was applied finds a newer version, or no entity at all. So what the key has done is asked first.
+The commit of a write checks its precondition: the id and the version that the tag names. A repeat of a write that was
+applied finds a newer version, or no entity at all. So the outcome of the key's first request is looked up first.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ __all__ = ["conditioned"]
 
 T = TypeVar("T")
 Write = Callable[[Any, dict[str, Any]], T]
-"""Writes to a path or an entity, with options of the call."""
+"""A write to a path or an entity, with the call's options."""
 
 
 def conditioned(
     store: Store, manager: DeclaredManager, path: str, tags: Tags | None, key: UUID | None, write: Write[T]
 ) -> T:
-    """Return what a write returns. Raises VersionConflict (412) if no tag names the state that it meets."""
+    """Run a write under its precondition, and return its result.
+
+    Raises VersionConflict (412) if no tag names the entity's state.
+    """
     options = {} if key is None else {"operation_id": key}
     if tags is None or tags.anything:  # the write itself raises if the entity does not exist
         return write(path, options)
@@ -42,7 +45,7 @@ def conditioned(
 
 
 def _meant(store: Store, manager: DeclaredManager, path: str, key: UUID | None) -> Iterator[Entity]:
-    """Yield the entity that the key's first request returned, then what is at the path. Raises EntityNotFound."""
+    """Yield the entity that the key's first request returned, then the entity at the path. Raises EntityNotFound."""
     known = None if key is None else store.outcome(key).result
     if isinstance(known, Entity) and known.kind == manager._kind.name:  # noqa: SLF001  (the same package)
         yield known
@@ -50,5 +53,5 @@ def _meant(store: Store, manager: DeclaredManager, path: str, key: UUID | None) 
 
 
 def _likely(entity: Entity, version: int) -> tuple[bool, bool, int]:
-    """Return an order of versions: that of now, the one before, then the newest."""
+    """Return a sort key of versions: the current one first, then the one before it, then the newest."""
     return version != entity.version, version != entity.version - 1, -version

@@ -1,6 +1,6 @@
 """ETags of entities, and the preconditions that name them (RFC 9110, 8.8.3 and 13.1). Pure.
 
-A tag is an entity's id and version: ``"7-3"``. The id tells an entity from one that took its name later.
+A tag is an entity's id and version: ``"7-3"``. The id distinguishes an entity from a later one with the same name.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class Tags(NamedTuple):
     anything: bool
     """The header is ``*``."""
     strong: tuple[tuple[int, int], ...]
-    """Ids and versions, without those of weak tags. Tags of others name no state of ours."""
+    """The ids and versions in strong tags. Tags that this router did not make are left out."""
     weak: tuple[tuple[int, int], ...]
 
     def name(self, entity: Entity) -> bool:
-        """Whether a tag, weak or strong, names the state of an entity; as ``If-None-Match`` compares."""
+        """Whether a weak or strong tag names the state of an entity, as ``If-None-Match`` compares."""
         return self.anything or (entity.id, entity.version) in (*self.strong, *self.weak)
 
     def versions_of(self, entity_id: int) -> list[int]:
-        """Return the versions of an entity that strong tags name; as ``If-Match`` compares: no weak tag matches."""
+        """Return the versions of an entity that strong tags name; as ``If-Match`` compares, weak tags never match."""
         return [version for of, version in self.strong if of == entity_id]
 
 
 def tags_in(header: str | None) -> Tags | None:
-    """Return what a header says; None: there is none. A text that is not a tag matches nothing."""
+    """Return the tags in a header; None without a header. A text that is not a tag matches nothing."""
     if header is None:
         return None
     strong, weak = list[tuple[int, int]](), list[tuple[int, int]]()

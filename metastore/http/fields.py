@@ -1,4 +1,4 @@
-"""The fields of a new entity, from a JSON object: those that its kind's ``create`` takes, and no option of the call."""
+"""The fields of a new entity, from a JSON object: the arguments of its kind's ``create``, except the call's options."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _TYPE: Final = "application/problem+json"
 
 
 def problem(error: MetastoreError) -> JSONResponse:
-    """Return an error as the answer to a request: its status, its code, and after how long to come again.
+    """Return an error as the answer to a request: its status, its code, and when to try again.
 
     Give it to ``app.add_exception_handler`` for routes of your own: ``lambda request, error: problem(error)``.
     """

@@ -46,7 +46,7 @@ from metastore.store import Store
 __all__ = ["router"]
 
 _LARGEST: Final = 16 << 20
-"""How many bytes a body may have."""
+"""The largest body of a request (bytes)."""
 _DIGITS: Final = 9
 _WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?", re.IGNORECASE)
 
@@ -77,7 +77,7 @@ def router(store: Source, *, deadline: float = 10.0) -> Router:
 
 @dataclass(frozen=True)
 class _Call:
-    """One request, read whole."""
+    """One request with its whole body."""
 
     store: Store
     request: Request
@@ -89,9 +89,10 @@ class _Call:
 
     @property
     def parts(self) -> tuple[str, str]:
-        """The entity's path, and the part that is asked for, such as ``history``; "": the entity itself.
+        """The entity's path, and the requested part, such as ``history``; "" means the entity itself.
 
-        A name may have a slash, which is ``%2F`` in the address. So the address is cut before it is decoded.
+        A name may have a slash, which is ``%2F`` in the address. So the address before decoding decides whether the
+        last part belongs to the name.
         """
         above, _, last = self.path.rpartition("/")
         raw: bytes = self.request.scope.get("raw_path") or self.request.scope["path"].encode()
@@ -103,7 +104,7 @@ class _Call:
         return self.manager_of(self.request.path_params["kinds"])
 
     def manager_of(self, kinds: str) -> DeclaredManager:
-        """Return the manager of a plural. Raises EntityNotFound: no such resource exists."""
+        """Return the manager of the kind with this plural. Raises EntityNotFound for an unknown plural."""
         kind = _kind_of(kinds)
         if kind is None:
             raise EntityNotFound(kinds, f"there is no collection {shown(kinds)}; it is the plural of a kind: tables")
@@ -137,14 +138,17 @@ class _Call:
         return {"size": int(size), "token": self.text("token")}
 
     def key(self, scope: str = "") -> UUID | None:
-        """Return the operation id of the client's key; ``scope`` tells it from the same key elsewhere."""
+        """Return the operation id of the client's key; ``scope`` distinguishes it from the same key elsewhere."""
         text = self.request.headers.get("idempotency-key")
         whose = f"{self.store._session.principal or ''}{scope}"  # noqa: SLF001  (the same package)
         return None if text is None else key(text, scope=whose)
 
     @property
     def if_match(self) -> Tags | None:
-        """The precondition of a write. Raises InvalidArgument for one that it does not check."""
+        """The precondition of a write.
+
+        Raises InvalidArgument for ``If-None-Match``, which this request does not check.
+        """
         if self._joined("if-none-match") is not None:
             raise InvalidArgument("this request checks If-Match; If-None-Match is for a read, or for a new entity")
         return tags_in(self._joined("if-match"))
@@ -158,7 +162,7 @@ class _Call:
 
 
 class _Served:
-    """The store that is served, and for how long a call may take."""
+    """The served store, and the time that a call may take."""
 
     def __init__(self, store: Source, deadline: float) -> None:
         self._store, self._deadline = store, deadline
@@ -193,7 +197,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _kind_of(kinds: str) -> str | None:
-    """Return the kind of a plural; None: there is none."""
+    """Return the kind with this plural; None if no kind has it."""
     for kind in KINDS:
         if kinds == (f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"):
             return kind
@@ -268,7 +272,8 @@ def _altered(call: _Call) -> Response:
 
 def _dropped(call: _Call) -> Response:
     manager, cascade, tags = call.manager, call.flag("cascade"), call.if_match
-    # after the drop, no path leads to the entity's id: so the key includes the path and the tag, and is asked first
+    # after the drop, no path leads to the entity's id: so the key includes the path and the tag, and its outcome is
+    # looked up first
     operation_id = call.key(f"\nDELETE {call.path}\n{tags}" if tags else "")
     if tags and operation_id is not None and call.store.outcome(operation_id).result is True:
         return JSONResponse({"dropped": True})

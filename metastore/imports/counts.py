@@ -13,7 +13,10 @@ Tell = Callable[[str, float], None]
 
 @dataclass
 class ImportCounts:
-    """Counts; ``failures`` names each table that could not be read, and why. All others were imported."""
+    """The counts of an import; ``failures`` names each table that was not imported, and why.
+
+    All other tables are up to date.
+    """
 
     namespaces: int = 0
     written: int = 0

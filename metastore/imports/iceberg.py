@@ -61,7 +61,7 @@ def open_catalog(source: str, properties: Mapping[str, str]) -> Catalog:
 
 
 def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Tell | None = None) -> ImportCounts:
-    """Import all of ``source`` below ``into``, a catalog, which is created if it is new; its present name counts.
+    """Import all of ``source`` below the catalog ``into``; it is created if it is new, and found after a rename.
 
     Raises InvalidArgument; EntityNotFound if people dropped the catalog; LeaseHeld while another import goes into it.
     """
@@ -80,7 +80,7 @@ def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Te
             try:
                 said = _properties(source, namespace)
                 tables, views = source.list_tables(namespace), _views(source, namespace)
-            except NoSuchNamespaceError:  # it was dropped there just now
+            except NoSuchNamespaceError:  # it was just dropped in the source
                 continue
             try:
                 _import_namespace(store, places, (*root, *namespace), said, opened.lease)
@@ -122,7 +122,7 @@ def _namespaces(source: Catalog, above: Names = ()) -> Iterator[Names]:
     """Yield all namespaces, each after the one above it."""
     try:
         found = sorted(source.list_namespaces(above))
-    except NoSuchNamespaceError:  # it was dropped there just now
+    except NoSuchNamespaceError:  # it was just dropped in the source
         return
     for namespace in found:
         names = tuple(namespace)
@@ -143,7 +143,7 @@ def _views(source: Catalog, namespace: Names) -> list[Any]:
 
 
 def _import_namespace(store: Store, places: Places, path: Names, said: dict[str, str], lease: Lease) -> None:
-    """Make a schema, or give it the properties that have changed there; those that people have changed here stay."""
+    """Make a schema, or update the properties that changed in the source; those that people changed here stay."""
     schema = places.container("schema", path, properties=said)
     if schema is None or schema.created_by != _PRINCIPAL:
         return
@@ -161,7 +161,7 @@ def _import_namespace(store: Store, places: Places, path: Names, said: dict[str,
 
 
 def _imported_properties(store: Store, schema: Entity) -> dict[str, str | None]:
-    """Return the properties that imports have given to a schema, each as it was given last."""
+    """Return the properties that imports have given to a schema, with the values that they gave last."""
     given = dict[str, Any]()
     for version in store.schemas.history(schema):
         if version.principal == _PRINCIPAL and version.entity is not None:
@@ -221,14 +221,17 @@ def _import_table(source: Catalog, target: MetastoreCatalog, path: Names, place:
 
 
 def _is_behind(here: str, log: list[str], imported: list[str]) -> bool:
-    """Whether nobody has committed here, or gone back here, since the last import. ``log``: the oldest file first."""
+    """Whether nobody has committed to the table here, or rolled it back here, since the last import.
+
+    ``log``: the oldest file first.
+    """
     if imported and here == imported[-1]:
         return True
     return here in log and not (imported and imported[-1] in log[log.index(here) :])
 
 
 def _imported(store: Store, path: Names) -> list[str]:
-    """Return the metadata files that imports have given to the table that is here, the last one last."""
+    """Return the metadata files that imports have given to the table here, oldest first."""
     found, last = list[str](), None
     for version in store.tables.history(path):
         pointer = None if version.entity is None else version.entity.properties.get(POINTER)

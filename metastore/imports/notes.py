@@ -1,9 +1,9 @@
-"""Notes of what imports have made: the id of each entity, by the path that the source gives it.
+"""Notes about the entities that imports made: the id of each, by its path in the source.
 
-They are rows of the metalake, one for each entity, so that a rename, a move or a drop of an entity does not touch its
-note, and gc does not remove it. A note holds until its entity is purged or removed. A copy of a metalake may have the
-notes of the original: the time of creation shows that an id is another entity's there. A note has a path only as a
-hash. Users do not see notes in the feed, because they could guess the paths of what they do not see.
+They are rows of the metalake, one for each entity. So a rename, a move or a drop of an entity does not touch its note,
+and gc does not remove the note. A note holds until its entity is purged or removed. A copy of a metalake may have the
+notes of the original: there the time of creation shows that an id is another entity's. A note has a path only as a
+hash. Users do not see notes in the feed, because they could guess the paths of entities that they do not see.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Noted(NamedTuple):
     path: Names
     """Its names now, or when it was dropped."""
     dropped: bool
-    """People have dropped it, or an ancestor; what is being dropped in steps is not dropped yet."""
+    """People have dropped it, or an ancestor; while it is dropped in steps, it is not dropped yet."""
 
 
 class Notes:
-    """The notes of one metalake about what one kind of imports (``principal``) made."""
+    """The notes of one metalake about the entities that one kind of import (``principal``) made."""
 
     def __init__(self, store: Store, metalake: Entity, principal: str) -> None:
         self._store, self._metalake, self._principal = store, metalake, principal
@@ -52,9 +52,10 @@ class Notes:
         self._new: dict[str, Row] = {}
 
     def of(self, kind: str, root: int, paths: Iterable[Names]) -> dict[Names, Noted]:
-        """Return what the notes name. ``paths``: as the source gives them, below ``root``, an import's place (id).
+        """Return the entities that the notes name.
 
-        Raises UnreadableRow for a damaged note.
+        ``paths``: the source's paths below ``root``, the id of an import's place. Raises UnreadableRow for a damaged
+        note.
         """
         backend, found = self._store._session.backend, dict[Names, Noted]()  # noqa: SLF001  (as above)
         for some in batched(paths, _PAGE):
@@ -82,13 +83,13 @@ class Notes:
             self._rows.put_many(self._metalake, some, lease=lease)
 
     def _name(self, kind: str, root: int, path: Names) -> str:
-        """Return the name of a note. A path may be longer than a name."""
+        """Return the name of a note. It has a hash, because a path may be longer than a name."""
         text = json.dumps([self._principal, kind, root, path])
         return f"{self._principal} {hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def _said(row: OwnedRecord) -> tuple[int, int]:
-    """Return the id that a note names, and when its entity was made. Raises UnreadableRow."""
+    """Return the id that a note names, and the time at which its entity was made. Raises UnreadableRow."""
 
     def read() -> tuple[int, int]:
         values: Mapping[str, int] = json.loads(row.doc)["values"]

@@ -1,8 +1,9 @@
-"""Where people have put what earlier imports made here, so that a repeated import makes none of it again.
+"""Find the entities that earlier imports made, wherever people moved them, so that a repeat makes none again.
 
-An import notes the id of what it made (:mod:`metastore.imports.notes`). It follows what people renamed or moved. What
-they dropped stays dropped. What has no note, because an import was killed just then or an older release made it, it
-finds by the path at which it was made, which the history shows. It knows nothing of what ``gc`` has removed.
+An import notes the id of each entity that it made (:mod:`metastore.imports.notes`). It follows the entities that people
+renamed or moved. Entities that they dropped stay dropped. An entity has no note if an import was killed just then, or
+if an older release made it. Such entities are found by the path at which they were made, which the history shows.
+Entities that ``gc`` has removed are unknown.
 """
 
 from __future__ import annotations
@@ -28,23 +29,23 @@ _PAGE: Final = 500
 _READERS: Final = 8
 """How many histories are read at once."""
 OF_ONE: Final = (EntityAlreadyExists, EntityNotFound, NotInUse, DropPending, InvalidArgument)
-"""Errors of one entity, which say nothing of others."""
+"""Errors that concern only one entity."""
 Names = tuple[str, ...]
 
 
 class Place(NamedTuple):
-    """Where a table or view belongs here."""
+    """The place of a table or view in the store."""
 
     path: Names
     known: bool
-    """Whether it was there when the import began."""
+    """Whether the entity was there when the import began."""
     own: bool = False
-    """Whether it is known that imports made it for its path in the source, whatever it is called by now."""
+    """Whether imports surely made it for its path in the source, whatever its name is by now."""
     taken_by: Names | None = None
-    """Another one of the source that has this place, because their names are one here."""
+    """Another entity of the source that has this place, because both names are equal here."""
 
     def require_free(self) -> None:
-        """Raise EntityAlreadyExists if another one of the source has this place."""
+        """Raise EntityAlreadyExists if another entity of the source has this place."""
         if self.taken_by is not None:
             raise _is_there(self.path, self.taken_by)
 
@@ -54,13 +55,13 @@ def _is_there(here: Names, other: Names) -> EntityAlreadyExists:
 
 
 def is_another(store: Store, kind: str, place: Place, there: Names) -> bool:
-    """Whether imports made what has a place elsewhere than at ``there``, and people then gave it this name."""
+    """Whether imports made the entity at a place for another path than ``there``, and people then gave it this name."""
     manager: Any = store.manager(kind)
     return not place.own and not _is_made_for(manager, manager.load(place.path), place.path, there)
 
 
 def _is_made_for(manager: Any, entity: Entity, *paths: Names) -> bool:
-    """Whether an entity was made at one of these paths, or has its first name; ancestors may have been renamed."""
+    """Whether an entity was made at one of these paths, or was never renamed or moved; its ancestors may have been."""
     if entity.version == 1 or _first_place(manager, entity) in paths:  # a rename counts as a version
         return True
     return not any(one.action in ("rename", "move") for one in manager.history(entity))
@@ -74,17 +75,19 @@ def _first_place(manager: Any, entity: Entity) -> Names:
 
 
 class Places:
-    """The places of one import below ``root``, a metalake or catalog. ``principal``: of all imports of its kind.
+    """The places of one import below ``root``, a metalake or catalog.
 
-    In the source, a container has its own path; its place is the path that it has here.
+    ``principal``: the principal of all imports of this kind.
+
+    A container's path is the one in the source; its place is the path that it has here.
     """
 
     def __init__(self, store: Store, root: Root, principal: str) -> None:
         self._store, self._root, self._principal = store, root, principal
         self._here: dict[Names, Names | None] = {root.path: root.entity.names}
-        """The place of each container; None: people have dropped it, or it is a failure."""
+        """The place of each container; None: people have dropped it, or its import failed."""
         self._new = {root.path} if root.new else set[Names]()
-        """The containers that were made just now: nothing was below them."""
+        """The containers that were made just now, and were empty."""
         self._moved: dict[str, Mapping[Names, Entity]] = {}
         self._dropped: dict[tuple[str, Names], Mapping[Names, Entity]] = {}
         self._first: dict[int, Names] = {}
@@ -121,23 +124,23 @@ class Places:
             try:
                 found = manager.create(here, lease=self._root.lease, **fields)
                 self._new.add(path)
-            except EntityAlreadyExists:  # people were faster
+            except EntityAlreadyExists:  # somebody else was faster
                 found = manager.load(here)
         found = self._stands(path, found)
         self._note(kind, path, found)
         return found
 
     def _stands(self, path: Names, found: Entity) -> Entity:
-        """Note where a container is. Raises EntityAlreadyExists if another one of the source has it."""
+        """Note the place of a container. Raises EntityAlreadyExists if another one of the source has it."""
         if (other := self._sources.setdefault(found.id, path)) != path:
             raise _is_there(found.names, other)
         self._here[path] = found.names
         return found
 
     def of(self, kind: str, paths: Sequence[Names]) -> dict[Names, Place | None]:
-        """Return the place of each table or view, by the path that the source gives it; None: it was dropped here.
+        """Return the place of each table or view, by its path in the source; None: it was dropped here.
 
-        A table that cannot be read now has a place: it is a failure when it is written.
+        A table that cannot be read now has a place: writing it fails later.
         """
         places: dict[Names, Place | None] = dict.fromkeys(paths)
         noted = self._noted(kind, [path for path in paths if path[:-1] not in self._new])
@@ -149,7 +152,7 @@ class Places:
         return self._apart(places)
 
     def remember(self, kind: str, places: Mapping[Names, Place | None]) -> None:
-        """Note what the import has just made at these places."""
+        """Note the entities that the import has just made at these places."""
         said = [(path, place) for path, place in places.items() if place is not None]
         new = {path: place.path for path, place in said if not place.known and place.taken_by is None}
         for path, found in zip(new, self._load(kind, [*new.values()]), strict=True):
@@ -167,7 +170,10 @@ class Places:
         self._root.notes.add(kind, self._root.entity.id, path[len(self._root.path) :], entity)
 
     def _without_note(self, kind: str, paths: Sequence[Names], noted: AbstractSet[int]) -> dict[Names, Place | None]:
-        """Return the places of those that have no note, and note them. ``noted``: ids of others that have one."""
+        """Return the places of entities that have no note, and note them.
+
+        ``noted``: the ids of entities that have one.
+        """
         places: dict[Names, Place | None] = dict.fromkeys(paths)
         above = {path: self._here.get(path[:-1], path[:-1]) for path in paths}
         wanted = {path: (*here, path[-1]) for path, here in above.items() if here is not None}
@@ -204,7 +210,10 @@ class Places:
     def _moved_or_dropped(
         self, kind: str, missing: Mapping[Names, Names], free: AbstractSet[Names], ids: AbstractSet[int]
     ) -> dict[Names, Place | None]:
-        """Return the places of those that people moved or dropped. ``ids``: what was made for others."""
+        """Return the places of entities that people moved or dropped.
+
+        ``ids``: the entities that were made for other paths.
+        """
         places = dict[Names, Place | None]()
         moved = self._by_first_place(kind, (one for one in self._live(kind) if one.id not in ids))
         for path, here in missing.items():
@@ -219,11 +228,12 @@ class Places:
         return places
 
     def _apart(self, places: Mapping[Names, Place | None]) -> dict[Names, Place | None]:
-        """Give each place to one table only: where a catalog folds names, or in NFC, two of them may be one name."""
+        """Give each place to one table only: two names may be equal in NFC, or in a catalog that folds names."""
         apart, taken = dict(places), dict[Names, Names]()
         said = [(path, place) for path, place in places.items() if place is not None]
 
-        def rank(one: tuple[Names, Place]) -> tuple[bool, ...]:  # who gets the place this time gets it the next time
+        # the order does not change from one import to the next, so the same table gets the place each time
+        def rank(one: tuple[Names, Place]) -> tuple[bool, ...]:
             name, place = one[0][-1], one[1]
             return not place.own, name != place.path[-1], not is_normalized("NFC", name)
 
@@ -233,10 +243,10 @@ class Places:
         return apart
 
     def _name(self, path: Names) -> Names:
-        """Return what the store compares of a path."""
+        """Return a path as the store compares it."""
         try:
             names = tuple(map(clean_name, path))
-        except InvalidArgument:  # it is a failure when it is written
+        except InvalidArgument:  # writing it fails later
             return path
         if (folds := self._folds.get(names[:2])) is None:
             (catalog,) = self._load("catalog", [names[:2]])
@@ -247,7 +257,7 @@ class Places:
         return self._store.manager(kind)
 
     def _load(self, kind: str, paths: Sequence[Names]) -> Iterator[Entity | Exception | None]:
-        """Yield what is at each path, or one of OF_ONE."""
+        """Yield the entity at each path, None, or one of the errors OF_ONE."""
         load_many = self._manager(kind).load_many
         for some in batched(paths, _PAGE):
             try:
@@ -286,7 +296,7 @@ class Places:
         return (one for one in self._store.find(kind=kind) if one.created_by == self._principal and one.version > 1)
 
     def _dropped_one(self, kind: str, above: Names, *paths: Names) -> Entity | None:
-        """Return what imports made at one of these paths, and people have dropped from ``above``."""
+        """Return the entity that imports made at one of these paths, and that people dropped from ``above``."""
         manager, known = self._manager(kind), self._dropped.get((kind, above), {})
         if known.keys().isdisjoint(paths):  # people may have dropped it just now
             dropped = (one for one in manager.dropped(above) if one.created_by == self._principal)

@@ -1,4 +1,4 @@
-"""The metalake or catalog into which an import goes: found again after a rename, and one import's at a time."""
+"""The metalake or catalog into which an import goes: found again after a rename, and used by one import at a time."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Names = tuple[str, ...]
 
 
 class Root(NamedTuple):
-    """Where an import goes."""
+    """The place into which an import goes."""
 
     path: Names
     """Its path as the import names it."""
     entity: Entity
-    """What it is here; it may have another name."""
+    """The entity in the store; it may have another name."""
     notes: Notes
     lease: Lease
     new: bool
@@ -40,8 +40,9 @@ class Root(NamedTuple):
 def open_root(store: Store, path: Names, principal: str, **fields: Any) -> Iterator[Root]:
     """Give the place of an import, made with ``fields`` if it is new, to one import at a time.
 
-    An import of the same kind into the same place waits for the other one, or for the end of a killed one's lease.
-    Raises LeaseHeld if it goes on; EntityNotFound if people have dropped the place since an import went into it.
+    An import of the same kind into the same place waits until the other one ends, or until the lease of a killed one is
+    over. Raises LeaseHeld if the other one goes on; EntityNotFound if people have dropped the place since an import
+    went into it.
     """
     made = set[int]()
     _, entity, _ = _found(store, path, principal, made, fields)
@@ -58,7 +59,7 @@ def open_root(store: Store, path: Names, principal: str, **fields: Any) -> Itera
 def _found(
     store: Store, path: Names, principal: str, made: set[int], fields: dict[str, Any]
 ) -> tuple[Entity, Entity, Notes]:
-    """Return the metalake, the place, made if no import went there, and the notes of the metalake.
+    """Return the metalake, the place (made if no import went there), and the notes of the metalake.
 
     People may have moved a catalog to another metalake; its notes stay in the one into which the import goes.
     """

@@ -54,9 +54,9 @@ class Described(NamedTuple):
     format: str | None
     text: str | None
     place: Place | None = None
-    """Where it belongs here; None: people have dropped it."""
+    """Its place in the store; None if people have dropped it."""
     operation: UUID | None = None
-    """The id of its creation: a task that Spark repeats makes nothing again that people have dropped meanwhile."""
+    """The id of its creation: a task that Spark repeats does not make a table again that people dropped meanwhile."""
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def _quoted(names: Names) -> str:
 
 
 def _shown(session: SparkSession, what: str, names: Names, failures: list[str]) -> list[Row]:
-    """Return what Spark lists in ``names``; a failure names what was dropped there just now, or cannot be listed."""
+    """Return the rows that Spark lists in ``names``; add a failure if it was just dropped, or cannot be listed."""
     try:
         return list(session.sql(f"SHOW {what} IN {_quoted(names)}").collect())
     except Exception as error:  # noqa: BLE001  (one namespace stops nothing)
@@ -199,13 +199,16 @@ def _described(session: SparkSession, names: Names) -> Described | str:
 
 
 def _details(rows: list[tuple[Any, ...]]) -> int:
-    """Return where the details begin: after the columns and the partitioning."""
+    """Return the index at which the details begin: after the columns and the partitioning."""
     heads = [at for at, row in enumerate(rows) if str(row[0]).startswith("# Detailed")]
     return heads[0] + 1 if heads else len(rows)
 
 
 def _properties(session: SparkSession, names: Names, text: str) -> dict[str, str]:
-    """Return the properties that ``[a=b,c=d]`` shows. A value may have commas, so they are asked for one by one."""
+    """Return the properties that ``[a=b,c=d]`` shows.
+
+    A value may have commas, so the statement SHOW TBLPROPERTIES reads them.
+    """
     if not text.strip("[]"):
         return {}
     rows = session.sql(f"SHOW TBLPROPERTIES {_quoted(names)}").collect()
@@ -225,7 +228,7 @@ def _partitioning(rows: list[tuple[Any, ...]]) -> Iterator[str]:
 
 
 def _writer(url: str, lake: Names, name: str, token: int | None) -> Any:
-    """Return what an executor runs: it writes its share, and yields whether it wrote each, or why it could not.
+    """Return the function that an executor runs: it writes its share, and yields whether it wrote each one, or why not.
 
     ``name`` and ``token``: the driver's lease, without which it writes nothing.
     """
@@ -245,7 +248,7 @@ def _writer(url: str, lake: Names, name: str, token: int | None) -> Any:
 
 
 def _made(store: Store, one: Described, place: Place, lease: Lease) -> bool:
-    """Make a table or view; False: it was known before, or something has its name."""
+    """Make a table or view; False if it was known before, or its name is taken."""
     if place.known or place.taken_by is not None:
         return False
     manager: Any = store.manager(one.kind)
@@ -256,7 +259,7 @@ def _made(store: Store, one: Described, place: Place, lease: Lease) -> bool:
 
 
 def _written(store: Store, lake: Names, one: Described, place: Place, lease: Lease) -> bool:
-    """Update a table or view; False: it stays as it is. Raises EntityAlreadyExists if it was made or changed here."""
+    """Update a table or view; False if it stays as it is. Raises EntityAlreadyExists if it was made or changed here."""
     path, kind, fields = place.path, kind_named(one.kind), _fields(one)
     place.require_free()
     own = {name: value for name, value in fields.items() if name not in ("comment", "properties")}
@@ -268,7 +271,7 @@ def _written(store: Store, lake: Names, one: Described, place: Place, lease: Lea
         manager: Any = tx.manager(one.kind)
         (here,) = manager.load_many([path])
         if here is None:
-            if not place.known:  # what has the name is of another kind
+            if not place.known:  # the entity with this name is of another kind
                 raise EntityAlreadyExists(format_path(path))
             return False  # it was dropped or moved just now
         now = dict(here.doc)
@@ -287,7 +290,7 @@ def _written(store: Store, lake: Names, one: Described, place: Place, lease: Lea
 
 
 def _imported(store: Store, here: Entity) -> Doc | None:
-    """Return the document that the last import gave to an entity; None: none did."""
+    """Return the document that the last import gave to an entity; None if no import did."""
     manager: Any = store.manager(here.kind)
     versions = [one.entity for one in manager.history(here) if one.entity and one.principal == _PRINCIPAL]
     return dict(versions[-1].doc) if versions else None

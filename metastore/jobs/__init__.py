@@ -1,4 +1,4 @@
-"""Run jobs: fill templates in, claim what is queued, and run it on any of several servers.
+"""Run jobs: fill in templates, claim queued jobs, and run them on any of several servers.
 
 from metastore.jobs import WorkerPool, submit
 

@@ -18,7 +18,7 @@ from metastore.errors import InvalidArgument
 __all__ = ["Stopped", "environment", "words"]
 
 _SILENT: Final = 10.0
-"""How long the server of a file may be silent (seconds); that long a fetch may go on after its job was cancelled."""
+"""How long the server of a file may be silent (seconds); a fetch may go on that long after its job was cancelled."""
 _FETCHING: Final = 600.0
 """How long the fetch of a file may take (seconds)."""
 _LARGEST: Final = 1 << 30
@@ -42,9 +42,10 @@ class Stopped(Exception):
 
 
 def words(type: str, command: Mapping[str, Any], folder: Path, stop: Callable[[], object] = lambda: None) -> list[str]:
-    """Return the words of a job's command. Files that it names by file: or http: are brought into ``folder``.
+    """Return the words of a job's command. Files with file: or http: URLs are linked or fetched into ``folder``.
 
-    Raises InvalidArgument for what cannot be fetched or found, OSError; Stopped when ``stop`` says something.
+    Raises InvalidArgument for a file that cannot be fetched or found, OSError, and Stopped when ``stop`` returns a
+    reason.
     """
     arguments = list(command.get("arguments") or ())
     if type == "spark":
@@ -55,7 +56,7 @@ def words(type: str, command: Mapping[str, Any], folder: Path, stop: Callable[[]
 
 
 def _brought(place: str, folder: Path, stop: Callable[[], object]) -> str:
-    """Return a path that can be run: as it is, or that of a file that was fetched."""
+    """Return a path that can be run: ``place`` itself, or that of the linked or fetched file."""
     parts = urlsplit(place)
     if parts.scheme == "":
         if "/" in place and Path(place).exists():
@@ -77,7 +78,7 @@ def _brought(place: str, folder: Path, stop: Callable[[], object]) -> str:
 
 
 def _copy(source: http.client.HTTPResponse, to: BinaryIO, stop: Callable[[], object]) -> None:
-    """Copy what a server sends. Raises Stopped; OSError if it is too much, or takes too long."""
+    """Copy a server's answer. Raises Stopped; OSError if the answer is too large, or takes too long."""
     ends, size = SYSTEM.monotonic() + _FETCHING, 0
     while part := source.read1(_PART):
         to.write(part)
@@ -110,7 +111,7 @@ def _spark_submit(command: Mapping[str, Any]) -> list[str]:
 
 
 def _spark_submit_path() -> str:
-    """Return spark-submit: of SPARK_HOME, of the PATH, or of the installed pyspark."""
+    """Return the path of spark-submit: from SPARK_HOME, from the PATH, or from the installed pyspark."""
     home = os.environ.get("SPARK_HOME")
     path = str(Path(home) / "bin" / "spark-submit") if home else shutil.which("spark-submit")
     if path is None and (spec := find_spec("pyspark")) is not None and spec.origin:

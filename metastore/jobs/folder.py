@@ -1,6 +1,6 @@
-"""The folder of a job, which is removed after it; that of a server that was killed, by the next one that starts.
+"""The folder of a job: it is removed when the job ends, or, if its server was killed, by the next server that starts.
 
-A server holds a lock on each folder that it uses. The system gives the lock of a process that is gone back.
+A server holds a lock on each folder that it uses. The system releases the lock when the process ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def sweep() -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """Return a descriptor that holds the lock on a folder of this user; None: another process has it, or it is gone."""
+    """Return a descriptor that locks a folder of this user; None if another process has locked it, or it is gone."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -60,7 +60,7 @@ def _locked(folder: Path) -> int | None:
 def _remove(folder: Path) -> None:
     if not folder.is_symlink():  # the job may have replaced the folder with a link
         with suppress(OSError):
-            folder.chmod(0o700)  # or shut it
+            folder.chmod(0o700)  # or may have removed its permissions
         with suppress(OSError):
             # not shutil.rmtree: it recurses and opens a descriptor for each level of folders, and a job may make many
             # levels

@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 
 _LOOKS = 0.05
-"""How often the guard looks whether the command has ended (seconds)."""
+"""How often the guard checks whether the command has ended (seconds)."""
 _PARENT_DIES = 1
 """PR_SET_PDEATHSIG: on Linux the command gets SIGKILL when the guard itself is killed."""
 
@@ -36,7 +36,7 @@ def _kill(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _seen_through(process: subprocess.Popen[bytes]) -> int:
-    """Return the exit code, after the command has ended by itself or was ended."""
+    """Wait for the command, or end it when its time is over; return its exit code."""
     until = killed_at = float("inf")
     text, open_input = b"", True
     while (code := process.poll()) is None:

@@ -47,7 +47,7 @@ class WorkerPool:
         self._store, self._workers, self._ttl, self._take_over = store, workers, ttl, take_over
         self._wake, self._closing = threading.Event(), threading.Event()
         self._running: dict[int, str | None] = {}
-        """By id, the jobs that run here: why each must end, or None."""
+        """The jobs that run here, by id, with the reason why each must end, or None."""
         self._guard = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="metastore-jobs", daemon=True)
 
@@ -116,7 +116,7 @@ class WorkerPool:
                     self._running[id] = "leave"
         alive = living(self._store) if queue.any_started else {}
         if queue.any_started and seat.name not in alive:
-            return  # its own renewal is late: it cannot tell which servers live
+            return  # this server's renewal is late: it cannot tell which servers live
         lost = [job for job in mine if job.id not in self._running]  # a thread of this server gave these jobs up
         for job in (*lost, *queue.free(alive)):
             if len(self._running) >= self._workers:
@@ -126,7 +126,7 @@ class WorkerPool:
                 threads.submit(self._run, claimed, seat)
 
     def _claim(self, job: Job, seat: Lease, home: str | None) -> Job | None:
-        """Make a free job this server's, and at home here; None: another server has it, or it is gone."""
+        """Claim a free job and set its home; None if another server has it, or it was cancelled or is gone."""
         name, token, at = seat.name, seat.token or 0, SYSTEM.micros()
         start = StartJob(name, token, at, home=home)
         if job.status != "queued":

@@ -1,7 +1,7 @@
 """Start a job's command under a guard, let it run, end it, and read its output.
 
-The server never opens by its name what a job can touch: a job may clean its folder, or put a FIFO or a link there. Its
-output goes to a file without a name, whose descriptor the server keeps.
+The server never opens a file by a name that a job can change: a job may clean its folder, or put a FIFO or a link
+there. Its output goes to a file without a name, whose descriptor the server keeps.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from metastore.kinds.job.run import MAX_OUTPUT
 __all__ = ["Process"]
 
 _MOST_LOG: Final = 16 << 20
-"""How much of an output may be on the disk before its beginning is given back (bytes)."""
+"""How large an output may be on the disk before its beginning is freed (bytes)."""
 _UTF8: Final = 4
-"""How many bytes a character may have."""
+"""The most bytes of one character."""
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _GUARD: Final = Path(__file__).with_name("guard.py")
 _GRACE: Final = 5.0
-"""How long a command that is ended may take between SIGTERM and SIGKILL (seconds)."""
+"""How long a command has between SIGTERM and SIGKILL when it is stopped (seconds)."""
 
 
 class Process:
@@ -51,7 +51,7 @@ class Process:
             raise
 
     def allow(self, seconds: float) -> None:
-        """Let the command run for so many seconds from now; the newest call counts, even if it allows less."""
+        """Allow the command to run for this many seconds from now; the newest call counts, even if it allows less."""
         self._tell(f"until {SYSTEM.monotonic() + seconds:.6f}\n")
 
     def stop(self) -> None:
@@ -63,7 +63,7 @@ class Process:
         self._tell("stop 0\n")
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the command has ended, at most so many seconds; return whether it has."""
+        """Wait until the command has ended, for at most this many seconds; return whether it has."""
         try:
             self._guard.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -71,7 +71,7 @@ class Process:
         return True
 
     def code(self) -> int | None:
-        """Return the exit code after the end; None: the guard itself was killed, and the command with it."""
+        """Return the exit code after the end; None if the guard itself was killed, and the command with it."""
         assert self._guard.stdout is not None
         pipe = self._guard.stdout.fileno()
         os.set_blocking(pipe, False)  # processes that the job left may hold the other end, and never close it
@@ -82,14 +82,14 @@ class Process:
         return int(last[-1]) if last[:1] == [b"exit"] else None
 
     def trim(self) -> None:
-        """Give the room of all but the end of a long output back to the disk: a job may write for days."""
+        """Free the disk space of a long output except its end: a job may write for days."""
         log = self._log.fileno()
         if (size := os.fstat(log).st_size) - self._trimmed > _MOST_LOG:
             self._trimmed = size - MAX_OUTPUT * _UTF8
             _give_back(log, self._trimmed)
 
     def output(self) -> str:
-        """Return the end of what the command wrote."""
+        """Return the end of the command's output."""
         log = self._log.fileno()
         begin = max(0, os.fstat(log).st_size - MAX_OUTPUT)
         return os.pread(log, MAX_OUTPUT, begin).decode(errors="replace").replace("\x00", "\ufffd")
@@ -110,8 +110,11 @@ class Process:
 
 
 def _give_back(file: int, size: int) -> None:
-    """Free the first bytes of a file, on Linux. Its size stays: what others append goes where it went before."""
-    with suppress(OSError, AttributeError):  # another system, or a disk that cannot do it: the file stays whole
+    """Free the first bytes of a file, on Linux.
+
+    The file's size stays, so that later output is appended at the same place.
+    """
+    with suppress(OSError, AttributeError):  # another system, or a file system without holes: the file stays whole
         free = ctypes.CDLL(None).fallocate
         free.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
         free(file, _PUNCH_HOLE | _KEEP_SIZE, 0, size)

@@ -1,8 +1,8 @@
 """Keep the list of jobs that have not ended, by following the change feed.
 
-The tables are read once. After that each look costs one read of the feed, however many jobs have ended;
-and one read for each new job. The jobs of a metalake that is enabled or restored are read once more. When one is
-disabled or dropped, each job is looked at: those that are away do not belong to the queue.
+All jobs are read once. After that each look costs one read of the feed, however many jobs have ended, and one read for
+each new job. The jobs of a metalake that is enabled or restored are read once more. When a metalake is disabled or
+dropped, the jobs are listed again, and the queue forgets those that are no longer there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Queue", "is_free"]
 _KIND: Final = "job"
 _METALAKE: Final = "metalake"
 _BACK: Final = ("enable", "restore")
-"""The actions after which the jobs of a metalake can be run again. While it was away, a new queue did not see them."""
+"""The actions after which the jobs of a metalake can be run again; a queue from the meantime did not see them."""
 _AWAY: Final = ("disable", "drop")
 """The actions after which they cannot be run. The feed says nothing about entities below the metalake."""
 _LOG = logging.getLogger("metastore.jobs")
@@ -34,7 +34,7 @@ _LOG = logging.getLogger("metastore.jobs")
 class Queue:
     """The jobs that have not ended, oldest first. Not thread-safe.
 
-    ``take_over``: those of another home belong to it too. Else it leaves them alone, and warns.
+    ``take_over``: include the jobs of another home. Otherwise the queue leaves them alone, and warns.
     """
 
     def __init__(self, store: Store, *, take_over: bool = False) -> None:
@@ -42,7 +42,7 @@ class Queue:
         self._position: str | None = None
         self._open: dict[int, Job] = {}
         self._homes: dict[int, str] = {}
-        """By id, the home that each open job has if it was submitted here."""
+        """The home that each open job would have if it was submitted here, by id."""
         self._database, self._warned = "", 0
 
     def look(self) -> None:
@@ -98,7 +98,7 @@ class Queue:
         return job.home is None or job.home == self.home(job)
 
     def home(self, job: Job) -> str | None:
-        """Return the home that a job has if it was submitted here; None: it is gone."""
+        """Return the home that a job would have if it was submitted here; None if the job is gone."""
         if job.id not in self._homes:
             try:
                 loaded = self._store.jobs.load(job)  # the feed does not tell the metalake's id
@@ -108,7 +108,7 @@ class Queue:
         return self._homes[job.id]
 
     def _warn(self) -> None:
-        """Say once how many jobs are left to another database, and again where there are more."""
+        """Log how many jobs are left to another database, and again when there are more."""
         if self._take_over:
             return
         left = sum(job.execution_id is None and not self._is_here(job) for job in self._open.values())
@@ -121,11 +121,11 @@ class Queue:
         self._warned = left
 
     def __contains__(self, id: int) -> bool:
-        """Whether a job exists, as far as this queue has read, and has not ended."""
+        """Whether a job exists and has not ended, as of the last look."""
         return id in self._open
 
     def free(self, living: Mapping[str, int]) -> Iterator[Job]:
-        """Yield the jobs to run that no server runs: those that are queued, and those whose server is dead."""
+        """Yield the jobs that this server may claim: queued ones, and those whose server is dead."""
         for job in list(self._open.values()):
             here = self._is_here(job)
             if (here or self._take_over) and is_free(job, living if here else {}):
@@ -137,7 +137,10 @@ class Queue:
         return any(job.status != "queued" for job in self._open.values())
 
     def of(self, worker: str, token: int) -> list[Job]:
-        """Return the jobs that this server runs, as they are now. In a copy another one may have its name and token."""
+        """Return the jobs that this server runs, as of the last look.
+
+        Jobs of another home are left out: in a copy, another server may have the same name and token.
+        """
         mine = [job for job in self._open.values() if (job.worker, job.token) == (worker, token)]
         return [job for job in mine if self._is_here(job)]
 
@@ -145,7 +148,7 @@ class Queue:
 def is_free(job: Job, living: Mapping[str, int]) -> bool:
     """Whether no server runs a job: it is queued, or its server's seat is empty or has another token.
 
-    One that was imported with the id of another system runs there, and is never free.
+    A job that was imported with the id of another system runs there, and is never free.
     """
     if job.execution_id is not None:
         return False

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["MOST_ATTEMPTS", "Stop", "run"]
 
 MOST_ATTEMPTS: Final = 5
-"""How often a job is started at most: one that kills each server that runs it would go on for ever."""
+"""How often a job is started at most: without this limit, a job that kills its servers would be started for ever."""
 _TICK: Final = 0.1
-"""How often a running job is looked at (seconds)."""
+"""How often a running job is checked (seconds)."""
 _PAUSE: Final = 1.0
-"""How long to wait before the end of a job is written again (seconds)."""
+"""How long to wait before the end of a job is written again after a failure (seconds)."""
 _MARGIN: Final = 0.5
 """How long before the end of the lease the command is killed (seconds)."""
 _LOG = logging.getLogger("metastore.jobs")
@@ -58,7 +58,7 @@ def run(store: Store, job: Job, seat: Lease, stop: Stop) -> None:
 
 
 def _watch(process: Process, seat: Lease, stop: Stop) -> str | None:
-    """Let the command run as long as the seat is held; return why it was ended, None: by itself."""
+    """Watch the command while the seat is held; return why it was ended, or None if it ended by itself."""
     why = None
     while not process.wait(0):
         process.trim()

@@ -1,7 +1,7 @@
-"""The seat of a server among all that run jobs: a lease, by which others see that it lives.
+"""The seat of a server that runs jobs: a lease that shows the other servers that this one is alive.
 
-Seats are leases called ``job-worker-0``, ``job-worker-1``, … A server takes the first that is free, so that there are
-no more names than there were servers at once. Name and token together tell a server from all others, before and after.
+Seats are leases called ``job-worker-0``, ``job-worker-1``, … A server takes the first free one, so that there are never
+more names than servers that ran at once. Name and token together identify a server among all that ever ran.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SEATS: Final = 1000
 
 
 def take_seat(store: Store, ttl: float) -> Lease:
-    """Take the first free seat, and renew it while this thread lives. Raises what ``store.leases.acquire`` raises."""
+    """Take the first free seat, and renew it while this thread lives. Raises the errors of ``store.leases.acquire``."""
     taken = living(store)
     for number in range(_SEATS):
         name = _NAME.format(number)
@@ -36,7 +36,7 @@ def take_seat(store: Store, ttl: float) -> Lease:
 
 
 def living(store: Store) -> Mapping[str, int]:
-    """Return the tokens of the servers that live, by their seats: their leases are not over."""
+    """Return the tokens of the servers whose leases are not over, by seat."""
     prefix = _NAME.format("")
     return {
         one.name: one.token

@@ -1,4 +1,4 @@
-"""Submit a job: fill a template in, and queue the result."""
+"""Submit a job: fill in a template, and queue the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether jobs of a template have not ended."""
+"""Find out whether a template has unfinished jobs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["has_unfinished"]
 
 
 def has_unfinished(tx: Transaction, template: JobTemplate) -> bool:
-    """Whether a job of a template has not ended, also one that the caller does not see: a job is its submitter's.
+    """Whether a template has an unfinished job, even one that the caller does not see: a job belongs to its submitter.
 
-    The commit of ``tx`` requires that it still finds none.
+    If there is none, the commit of ``tx`` requires that there still is none.
     """
     lake, name = template.names
     jobs = unchecked(tx).jobs.list((lake,))

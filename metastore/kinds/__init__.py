@@ -1,1 +1,4 @@
-"""The kinds: a file of fields and changes each, or a folder. :mod:`metastore.kinds.registry` finds one by name."""
+"""The kinds of entities: each is a file, or a folder, with its fields and its changes.
+
+:mod:`metastore.kinds.registry` finds one by name.
+"""

@@ -18,23 +18,25 @@ __all__ = ["Attached", "Grant", "attached"]
 
 @dataclass(frozen=True)
 class Attached:
-    """A relation between an object, the target, and what is attached to it: a tag, a policy, an owner, …"""
+    """A relation between a target (the object) and an attached entity: a tag, a policy, an owner, …"""
 
     id: int
     """The relation's own id, which its events carry."""
     kind: str
-    """What is attached: ``tag``, ``policy``, ``user`` …"""
+    """The kind of the attached entity: ``tag``, ``policy``, ``user`` …"""
     name: str
     path: str
-    """Its name and its path."""
+    """The name and the path of the attached entity."""
     value: str | None
     column: str | None
-    """The path of the target's column that it is on, as it is called now; None: the target itself."""
+    """The present path of the target's column that the relation is on. None: it is on the target itself."""
     target_kind: str
     target_path: str
     target_id: int
     inherited_from: str | None
-    """The path of the ancestor, or of a column's table, that it was found on; None: it is the target's own."""
+    """The path of the ancestor, or of the column's table, from which the target inherits the relation. None: the
+    relation is the target's own.
+    """
     created_by: str | None
     created_at: datetime
 
@@ -44,13 +46,13 @@ class Attached:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Attached:
-        """Return what :meth:`to_dict` was called on."""
+        """Return the relation that :meth:`to_dict` made these values from."""
         return cls(**{**values, "created_at": datetime.fromisoformat(values["created_at"])})
 
 
 @dataclass(frozen=True)
 class Grant:
-    """A privilege that a role has, or is denied, on an object and on all that is below it."""
+    """A privilege that a role has, or is denied, on an object and on everything below it."""
 
     id: int
     role: str
@@ -60,7 +62,7 @@ class Grant:
     """``allow`` or ``deny``."""
     kind: str
     path: str
-    """The object's kind and path."""
+    """The kind and the path of the object."""
     created_by: str | None
     created_at: datetime
 

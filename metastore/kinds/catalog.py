@@ -1,4 +1,4 @@
-"""The catalog: the second level. ``fold_case`` is fixed when it is created, for all names below it."""
+"""The catalog: the second level of the tree. ``fold_case`` is fixed at creation, and holds for all names below."""
 
 from __future__ import annotations
 

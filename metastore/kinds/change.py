@@ -1,14 +1,13 @@
 """The changes that ``alter`` takes: each touches only the field that it names.
 
-A change is a frozen value with a pure ``apply(doc, path)``. ``doc`` is the entity's JSON
-document (``{"comment": …, "properties": {…}, …the kind's fields}``); ``apply`` changes the
-draft in place, and raises the caller's error when it does not fit. A change says what is
-wanted and not what results, so it can be applied again to a fresher document. That is how
-conflicts merge.
+A change is a frozen value with a pure ``apply(doc, path)``. ``doc`` is the entity's JSON document (``{"comment": …,
+"properties": {…}, …the kind's fields}``); ``apply`` edits this draft in place, and raises the caller's error if the
+change does not fit. A change describes an edit, not the document that results, so it can be applied again to a newer
+document. This is how conflicts merge.
 
-Changes are written into history as JSON: ``encode`` and ``decode`` are each other's inverse. A change class gets its
-JSON tag from its name, or from ``class AddPanel(EntityChange, tag="acme.AddPanel")``. To rename a class, keep its old
-name as the tag, or write a migration.
+History stores changes as JSON: ``decode`` is the inverse of ``encode``. A change class gets its JSON tag from its name,
+or from ``class AddPanel(EntityChange, tag="acme.AddPanel")``. To rename a class, keep its old name as the tag, or write
+a migration.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Doc = dict[str, Any]
 
 
 class _Unset:
-    """The absence of an argument, where None means something."""
+    """Marks an argument that was not given, where None has a meaning of its own."""
 
     def __repr__(self) -> str:
         return "UNSET"
@@ -58,13 +57,13 @@ class EntityChange:
 
     tag: ClassVar[str] = ""
     since: ClassVar[int] = 1
-    """The oldest format that has this change, in this meaning."""
+    """The oldest format of changes that has this change with this meaning."""
     measured: ClassVar[frozenset[str]] = frozenset()
-    """The fields that the library takes from a clock: a repeat of the call has others, and is a repeat all the same."""
+    """The fields that the library fills from a clock: a repeat of a call has other values, but is still a repeat."""
     _names: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls, *, tag: str | None = None) -> None:
-        # set again, because a dataclass with slots creates its class twice
+        # the tag is set again, because a dataclass with slots creates its class twice
         cls.tag = tag or cls.__dict__.get("tag") or cls.__name__
         other = _registry.get(cls.tag)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -76,7 +75,7 @@ class EntityChange:
         raise InvalidArgument(f"{type(self).__name__} cannot be applied")
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that are set, as JSON values; override with ``from_json`` where a field is not one."""
+        """Return the set fields as JSON. Override this and ``from_json`` if a field is not a JSON value."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name in self._field_names()
@@ -95,8 +94,8 @@ class EntityChange:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> EntityChange:
-        """The inverse of ``to_json``."""
-        if list in map(type, fields.values()):  # copied only if needed: a feed is read faster without another dict
+        """Return the change that ``to_json`` wrote."""
+        if list in map(type, fields.values()):  # copied only if needed: without another dict, a feed is read faster
             fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
         return cls(**fields)
 
@@ -112,14 +111,14 @@ def encode(changes: tuple[EntityChange, ...]) -> list[dict[str, Any]]:
 
 
 def meant(changes: tuple[EntityChange, ...]) -> list[dict[str, Any]]:
-    """Return ``changes`` as a caller meant them, as a JSON list: a repeat of the call has an equal one."""
+    """Return ``changes`` as a JSON list without their ``measured`` fields: a repeat of the call has an equal list."""
     told = zip(changes, encode(changes), strict=True)
     return [{key: value for key, value in fields.items() if key not in change.measured} for change, fields in told]
 
 
 @dataclasses.dataclass(frozen=True)
 class UnknownChange(EntityChange):
-    """A change that a newer program wrote into history; kept as it is."""
+    """A change that a newer program wrote into history. It is kept unchanged."""
 
     fields: tuple[tuple[str, Any], ...]
 
@@ -128,7 +127,7 @@ class UnknownChange(EntityChange):
 
 
 def decode(changes: list[dict[str, Any]]) -> tuple[EntityChange, ...]:
-    """Return the changes that ``encode`` wrote; what this program cannot read comes back as :class:`UnknownChange`."""
+    """Return the changes that ``encode`` wrote. An unreadable change becomes an :class:`UnknownChange`."""
     return tuple([_decode_one(c) for c in changes])
 
 
@@ -136,7 +135,7 @@ def _decode_one(fields: dict[str, Any]) -> EntityChange:
     known = _registry.get(fields.get("change", ""))
     if known is not None:
         try:
-            said = fields.copy()  # a change that cannot be read is kept as it is
+            said = fields.copy()  # a copy: if the change cannot be read, ``fields`` is kept whole
             del said["change"]
             return known.from_json(said)
         except Exception:  # noqa: BLE001, S110  (a newer program may write other fields; readers must not stop)
@@ -156,9 +155,9 @@ class SetComment(EntityChange):
 
 @dataclasses.dataclass(frozen=True)
 class SetProperty(EntityChange):
-    """Set one property. With ``expected``: only if that is its value now (None: only if absent).
+    """Set one property. With ``expected``: only if the property has this value now (None: only if it is absent).
 
-    A mismatch raises VersionConflict, whose ``expected`` and ``found`` are the values.
+    Otherwise raises VersionConflict, whose ``expected`` and ``found`` are the two values.
     ``SetProperty("metadata_location", new, expected=old)`` is the pointer swap of a table format.
     """
 
@@ -167,7 +166,7 @@ class SetProperty(EntityChange):
     expected: str | _Unset | None = dataclasses.field(default=UNSET, kw_only=True)
 
     def __post_init__(self) -> None:
-        # a secret is compared, kept in history and applied by other processes in its stored form
+        # comparison, history and other processes all use the stored form of a secret
         if isinstance(self.value, Secret):
             object.__setattr__(self, "value", self.value.stored)
         if isinstance(self.expected, Secret):
@@ -192,7 +191,7 @@ class SetProperty(EntityChange):
 
 @dataclasses.dataclass(frozen=True)
 class RemoveProperty(EntityChange):
-    """Remove one property; one that is absent stays so."""
+    """Remove one property. An absent property is not an error."""
 
     key: str
 
@@ -201,13 +200,13 @@ class RemoveProperty(EntityChange):
 
 
 def property_text(value: object, key: object) -> str:
-    """Return a property's value as it is stored, or raise InvalidArgument."""
-    if type(value) is str and value.isascii():  # most values end here, and need no text for a message
+    """Return a property's value in stored form, or raise InvalidArgument."""
+    if type(value) is str and value.isascii():  # most values return here, before a text for a message is made
         return value
     return clean_text(value, f"the property {shown(key)}")
 
 
 def not_found(path: tuple[str, ...], what: str, name: str) -> EntityNotFound:
-    """The error of a change that names a part (column, index) which the entity does not have."""
+    """Return the error of a change that names a part (a column, an index) that the entity does not have."""
     where = format_path(path)
     return EntityNotFound(f"{where}.{name}", f"{where} has no {what} {name}; load it and look again")

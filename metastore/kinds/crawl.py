@@ -1,4 +1,4 @@
-"""The crawl: an owned row of a catalog that says what one run of the crawler saw, skipped and failed."""
+"""The crawl: an owned row of a catalog that records what one run of the crawler found, skipped and could not read."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
     store.manager("dashboard").create("lake.sales.eu.revenue")
 
 docs/kinds.md has the whole example. Every program that works on one database should declare the same kinds. A program
-that does not know a kind leaves its entities alone. It sees them in the feed and in ``verify``, and does not take their
-schema for empty.
+that does not know a kind does not change its entities. It sees them in the feed and in ``verify``, and does not treat a
+schema that has some as empty.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _UPPER: Final = ("metalake", "catalog", "schema")
 class Field:
     """A field of a kind.
 
-    ``check`` is a type, or a function from what the caller gives to a JSON value, which raises InvalidArgument for
-    what does not fit. Without a ``default`` the field must be given. An ``optional`` field may be None, and is None
-    unless there is another default; so is one whose default is None. Entities show a field as it is stored, with
-    tuples for lists, or as ``decode`` makes it of that; those that were made before the field was declared show the
+    ``check`` is a type, or a function that turns the caller's value into a JSON value and raises InvalidArgument for a
+    wrong one. A field without a ``default`` must be given. An ``optional`` field may be None, and its default is None
+    unless another is declared; a field whose default is None is optional, too. Entities show the stored value, with
+    tuples for lists, or the result of ``decode`` for it. Entities older than the declaration of the field show the
     default.
 
-    What a change leaves in a field is checked too. A function must accept its own result for that, or what ``decode``
-    makes of it, and return the same.
+    The value that a change leaves in a field is checked, too. So if ``check`` is a function, it must accept its own
+    result, or the result of ``decode`` for it, and return the same JSON value.
     """
 
     check: type | Callable[[Any], Any]
@@ -80,12 +80,12 @@ class Field:
         return None if given is None and self.optional else self._checked(self._stored, given, what)
 
     def check_left(self, left: Any, what: str) -> None:
-        """Raise InvalidArgument if ``left``, a JSON value that a change left, is none that this field stores."""
+        """Raise InvalidArgument if this field cannot store ``left``, the JSON value that a change left in it."""
         if left is not None or not self.optional:
             self._checked(self._left, left, what)
 
     def _checked(self, check: Callable[[Any, str], Any], given: Any, what: str) -> Any:
-        """Return what ``check`` makes of ``given``, if ``decode`` accepts it; any error becomes InvalidArgument."""
+        """Return the result of ``check`` for ``given``, if ``decode`` accepts it. Any error becomes InvalidArgument."""
         try:
             stored = check(given, what)
             (self.decode or frozen)(stored)
@@ -112,7 +112,8 @@ class Field:
                 raise
             again = None
         if again != left and self.decode is not None:
-            again = self._stored(self.decode(left), what)  # the check takes the values that entities show
+            # a check takes the values that entities show, so it gets the decoded one
+            again = self._stored(self.decode(left), what)
         if again != left:
             raise InvalidArgument(f"{what} cannot be {shown(left)}: its check makes {shown(again)} of it")
         return left
@@ -122,10 +123,10 @@ class Kind(built_in.Kind):
     """Declare a kind, and register it under its name.
 
     ``parent``: ``"schema"``, ``"catalog"``, ``("catalog", "schema")``, ``"metalake"``, or another declared kind that is
-    a ``container``. ``fields``: a :class:`Field`, a type, or a check for each. ``changes``: frozen dataclasses derived
-    from ``ms.EntityChange``, which ``alter`` takes beside those that all kinds take. ``family``: the kind with which
-    it shares names, such as ``"table"``; none otherwise. ``on_drop``: the handler of drops in steps, as
-    ``ms.on_drop(name, handler)`` registers it. Raises InvalidArgument.
+    a ``container``. ``fields``: for each name a :class:`Field`, a type, or a function that checks. ``changes``: frozen
+    dataclasses derived from ``ms.EntityChange``, which ``alter`` takes besides the changes that all kinds have.
+    ``family``: the kind with which it shares its names, such as ``"table"``; None: it shares them with no kind.
+    ``on_drop``: the handler of drops in steps, as ``ms.on_drop(name, handler)`` registers it. Raises InvalidArgument.
     """
 
     fields: Mapping[str, Field]
@@ -182,14 +183,14 @@ class Kind(built_in.Kind):
 
 
 class DeclaredEntity(Entity):
-    """An entity of a declared kind. The program that unpickles it need not have declared the kind."""
+    """An entity of a declared kind. A program can unpickle it without the declaration of the kind."""
 
     if TYPE_CHECKING:  # the fields are known only when the program runs
 
         def __getattr__(self, name: str) -> Any: ...
 
     def _own_fields(self) -> dict[str, Any]:
-        """As they are stored: what ``decode`` makes of them may have no JSON form."""
+        """Return the stored values: a decoded value may have no JSON form."""
         return {
             name: plain(self.doc[name] if name in self.doc else field.absent())
             for name, field in self.doc_fields.items()
@@ -205,7 +206,7 @@ def _class(name: str, fields: Mapping[str, Field]) -> type[Entity]:
 
 
 def _doc_field(field: Field, key: str, kind: str) -> DocField:
-    """Return ``field`` as the class of the kind's entities has it. Raises InvalidArgument for a wrong default."""
+    """Return the attribute of the entity class for ``field``. Raises InvalidArgument for a wrong default."""
     if field.default is not REQUIRED:
         field.value(field.default, f"the default of {key!r}")
     check = partial(field.value, what=f"the field {key!r} of a {kind}")
@@ -230,9 +231,9 @@ def _field(name: object, value: object) -> Field:
 
 
 def _check_doc(name: str, fields: Mapping[str, Field], doc: Doc, before: Doc) -> None:
-    """Raise InvalidArgument if changes removed a field that others need, or left one with a wrong value.
+    """Raise InvalidArgument if changes removed a required field, or left a field with a wrong value.
 
-    A field that they did not touch is not checked: it may be older than its declaration.
+    A field that they did not change is not checked: its value may be older than the declaration.
     """
     needed = {"comment", "properties", *(key for key, field in fields.items() if field.default is REQUIRED)}
     if not needed <= doc.keys():
@@ -254,7 +255,7 @@ def _check_type(given: Any, wanted: type, what: str) -> None:
 
 
 def _json_type(wanted: type) -> type:
-    """Return the type that values of ``wanted`` have when they are read back: a tuple is a list in JSON."""
+    """Return the type of a value of the type ``wanted`` after it was read back from JSON: a tuple becomes a list."""
     if issubclass(wanted, tuple):
         return list
     return next((base for base in (bool, int, float, str, list, dict) if issubclass(wanted, base)), wanted)
@@ -293,13 +294,13 @@ def _register(kind: Kind) -> None:
 
 
 def _shape(kind: built_in.Kind) -> tuple[object, ...]:
-    """Return what two declarations of one kind must have in common."""
+    """Return the parts of a kind that all its declarations must agree on."""
     changes = [(change.__module__, change.__qualname__) for change in kind.changes]
     return isinstance(kind, Kind), kind.family, kind.parents, kind.container, list(kind.entity.doc_fields), changes
 
 
 def _json(value: Any, what: str, depth: int = 0) -> Any:
-    """Return ``value`` as JSON has it, or raise InvalidArgument."""
+    """Return a copy of ``value`` made of JSON types, or raise InvalidArgument."""
     if depth > _DEEPEST:
         raise InvalidArgument(f"{what} holds lists and objects in each other, more than {_DEEPEST} deep")
     if value is None or isinstance(value, bool | int):

@@ -1,7 +1,7 @@
-"""The drop: a row of the root that says how far a drop in steps is, and which process has it in hand.
+"""The drop: a row owned by the root that says how far a drop in steps is, and which process is working on it.
 
-Its name says what is being dropped, by ids, so that renames of what is above do not matter: ``17`` is an entity,
-``17/column/3`` a column of it, ``17/partition/21`` a partition. Its token grows with each take-over.
+Its name is made of ids, so that renames do not matter: ``17`` is an entity, ``17/column/3`` a column of this entity,
+``17/partition/21`` one of its partitions. Its token grows with each take-over.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ __all__ = [
 ]
 
 ANNOUNCED, STARTED, DESTROYED = "announced", "started", "destroyed"
-"""The phases: nothing is destroyed yet; destruction may have begun; it is over, and only the metadata is left.
+"""The phases: nothing is destroyed yet; destruction may have begun; it is complete, and only the metadata is left.
 
-A column or partition is *destroyed* while its table is not live: nothing writes to what is not live."""
+A column or partition stays in the phase *destroyed* while its table is not live, because nothing writes to a table that
+is not live."""
 PARTS = ("column", "partition")
 """The parts of an entity that can be dropped in steps."""
 
@@ -58,18 +59,18 @@ def _optional(value: Any) -> str | None:
 
 
 class Drop(Owned):
-    """A drop in steps, as its row has it. Its time to live counts from its last write, by the database's clock."""
+    """A drop in steps. Its time to live counts from the last write of its row, by the database's clock."""
 
     phase: str = doc_field(_clean_phase)
     operation: str = doc_field(_text)
     """The id of the operation that announced it."""
     target_kind: str = doc_field(_text)
     target_path: str = doc_field(_text)
-    """The path of what is dropped, when it was announced."""
+    """The path of the entity, column or partition at the time of the announcement."""
     part: str | None = doc_field(_clean_part, default=None)
     part_name: str | None = doc_field(_optional, default=None)
     handler: str | None = doc_field(_optional, default=None)
-    """The handler that the process which announced it had for the kind, for people to read."""
+    """The handler of the kind in the process that announced the drop; for people to read."""
     token: int = doc_field(lambda token: integer(token, "a token"))
     ttl: float = doc_field(lambda ttl: positive_seconds(ttl, "a ttl"))
 
@@ -84,7 +85,7 @@ def drop_name(entity_id: int, part: Literal["column", "partition"] | None = None
 
 
 def part_of(name: str) -> str | None:
-    """Return which part of an entity a drop's row is about; None: the whole."""
+    """Return which part of an entity a drop's row is about; None: the whole entity."""
     _, _, rest = name.partition("/")
     return rest.partition("/")[0] or None
 
@@ -97,5 +98,5 @@ def target_id(name: str) -> int:
 
 
 def is_drop_name(name: str) -> bool:
-    """Whether a text names what a drop is about."""
+    """Whether a text can be the name of a drop's row."""
     return _NAME.fullmatch(name) is not None

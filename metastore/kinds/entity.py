@@ -1,8 +1,8 @@
-"""Entities, the steps of their history and the entries of the change feed, as callers get them; all frozen.
+"""Entities, the steps of their history, and the entries of the change feed: frozen values that callers get.
 
-An entity wraps the :class:`Record` that the database returned, and decodes a field when it is first read. It also
-carries the versions along its path. A manager that gets the entity back uses them as its first guess, which saves a
-read.
+An entity wraps the :class:`Record` that the database returned, and decodes a field at its first read. It also carries
+the versions of the entities along its path. A manager that gets the entity back tries these versions first, which saves
+a read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Stored:
 
     record: Any
     doc_fields: ClassVar[Mapping[str, DocField]] = MappingProxyType({})
-    """The kind's own fields by name, in the order in which the class declares them and the document has them."""
+    """The kind's own fields by name, in the order of the class and of the document."""
 
     def __init_subclass__(cls) -> None:
         own = {name: value for name, value in vars(cls).items() if isinstance(value, DocField)}
@@ -70,7 +70,7 @@ class _Stored:
         return int(self.record.version)
 
     def _read(self, decode: Callable[[], T]) -> T:
-        """Return what ``decode`` makes of the row. Raises UnreadableRow."""
+        """Return the result of ``decode``. Raises UnreadableRow if it fails."""
         return decoded(self, decode)
 
     def read_all(self) -> None:
@@ -80,14 +80,14 @@ class _Stored:
 
     @cached_property
     def doc(self) -> Mapping[str, Any]:
-        """The document that the database holds, as JSON values. Raises UnreadableRow, as each field does."""
+        """The document in the database, as read-only JSON values. Raises UnreadableRow, as each field does."""
         return read_only(self._parsed)
 
     @cached_property
     def _parsed(self) -> Mapping[str, Any]:
-        """The document for the fields, which show nothing of it that can be changed. Raises UnreadableRow.
+        """The parsed document, which only the fields may read: unlike ``doc``, it can be changed. Raises UnreadableRow.
 
-        To make a copy that nobody can change takes as long as to parse it: only those who ask for it wait for that.
+        A read-only copy takes as long to make as the parsing, so only ``doc`` makes one.
         """
         return self._read(lambda: _object(self.record.doc))
 
@@ -119,10 +119,10 @@ class _Stored:
         return self._read(lambda: utc(self.record.modified_at))
 
     common_fields: ClassVar[tuple[str, ...]] = ()
-    """What ``to_dict`` shows besides the kind's own fields."""
+    """The names that ``to_dict`` shows besides the kind's own fields."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain JSON values, as ``--json`` prints it; ``ms.json_schema(kind)`` describes it."""
+        """Return everything as plain JSON values, as ``--json`` prints it; ``ms.json_schema(kind)`` describes them."""
         common = {name: plain(getattr(self, name)) for name in self.common_fields}
         properties = {key: stored(value) for key, value in self.properties.items()}
         return {**common, "properties": properties, **self._own_fields()}
@@ -150,7 +150,7 @@ class Entity(_Stored):
 
     record: Record
     origin: Origin | None
-    """The database that the entity comes from. None: unknown, so that only the entity's id is used."""
+    """The database that the entity comes from. None: unknown; then only the entity's id is used."""
 
     def __init__(self, record: Record, origin: Origin | None = None) -> None:
         self.__dict__.update(record=record, origin=origin)
@@ -238,7 +238,7 @@ class Owned(_Stored):
 
 @dataclass(frozen=True)
 class Version:
-    """One step of an entity's history. ``entity`` is what it was after the step."""
+    """One step of an entity's history. ``entity`` is its state after the step."""
 
     version: int
     operation_id: UUID
@@ -250,10 +250,10 @@ class Version:
     changes: tuple[EntityChange, ...]
     entity: Entity | Owned | None
     reason: str | None = field(default=None, kw_only=True)
-    """Why it was done, as its caller said: the call's ``reason=``."""
+    """The reason that the caller gave, with ``reason=``."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the step as plain JSON values, as ``metastore history --json`` prints it: without the entity."""
+        """Return the step without its entity as plain JSON values, as ``metastore history --json`` prints it."""
         names = ("version", "action", "principal", "time", "operation_id", "path_before", "path_after")
         why = {} if self.reason is None else {"reason": self.reason}
         return {name: plain(getattr(self, name)) for name in names} | why | {"changes": plain(encode(self.changes))}
@@ -266,7 +266,7 @@ class Version:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Make the entity when it is first asked for: most readers of a feed ask for few."""
+            """Make the entity at its first use: most readers of a feed use few entities."""
             make = self.__dict__.get("_entity") if name == "entity" else None
             if make is None:
                 raise AttributeError(f"a {type(self).__name__} has no field {name!r}")
@@ -274,7 +274,7 @@ class Version:
             return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields, with the entity: a copy, and another process, gets it, not what makes it."""
+        """Return the fields and the entity: copies and pickles hold it, not the function that makes it."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -286,7 +286,7 @@ class Change(Version):
     kind: str
     entity_id: int
     other_path: str | None = None
-    """Of a relation: the path of the end that is not the object."""
+    """For a relation: the path of the end that is not the object."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change as plain JSON values, as ``metastore changes --json`` prints it.

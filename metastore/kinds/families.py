@@ -1,4 +1,4 @@
-"""The families of the names on a path: which kinds a path of a given depth can lead through."""
+"""The families of names along a path: which kinds a path of a given depth can pass through."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["families_of", "parent_kind"]
 
 
 def families_of(kind: Kind, depth: int) -> tuple[str, ...] | None:
-    """Return the families that a path of ``depth`` names to a ``kind`` runs through; None: there is no such path."""
+    """Return the families along a path of ``depth`` names to an entity of ``kind``; None: no such path can exist."""
     return _families(kind.family, kind.parents, depth)
 
 
@@ -22,7 +22,7 @@ def _families(family: str, parents: tuple[str, ...], depth: int) -> tuple[str, .
         above = depth - len(upwards)
         if above < 1:
             return None
-        # of several parents, one is the catalog, which is always the second name
+        # if there are several parents, one is the catalog, which is always the second name
         parent = kind_named(parents[0] if above == 2 else parents[-1])
         upwards.append(parent.family)
         parents = parent.parents
@@ -30,10 +30,10 @@ def _families(family: str, parents: tuple[str, ...], depth: int) -> tuple[str, .
 
 
 def shape_of(kind: Kind) -> tuple[str, ...]:
-    """Return the shortest path of a ``kind``, in kinds."""
+    """Return the kinds along the shortest path to an entity of ``kind``."""
     return (*(shape_of(kind_named(kind.parents[0])) if kind.parents else ()), kind.name)
 
 
 def parent_kind(kind: Kind, depth: int) -> Kind | None:
-    """Return the kind of the parent that a path of ``depth`` names means, below which ``kind`` stands."""
+    """Return the parent's kind for an entity of ``kind`` whose parent has a path of ``depth`` names."""
     return next((up for name in kind.parents if families_of(up := kind_named(name), depth)), None)

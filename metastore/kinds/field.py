@@ -3,8 +3,8 @@
     class Table(Entity):
         location: str | None = doc_field(clean_location, default=None)
 
-The declaration is what ``create`` and ``create_many`` take, check and store, what ``if_exists="replace"`` writes, and
-what the entity shows; its annotation is what ``ms.json_schema`` says of the field.
+The declaration says what ``create`` and ``create_many`` take, check and store, what ``if_exists="replace"`` writes, and
+what the entity shows. ``ms.json_schema`` describes the field by its annotation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REQUIRED: Final[Any] = object()
 
 
 class Stored(Protocol):
-    """What a field reads: an entity, or an owned row."""
+    """A row that a field reads its value from: an entity, or an owned row."""
 
     @property
     def _parsed(self) -> Mapping[str, Any]: ...
@@ -41,12 +41,12 @@ class Stored(Protocol):
 
 
 def as_stored(value: Any) -> Any:
-    """Decode a field that is shown as the document has it."""
+    """Return ``value`` unchanged: the entity shows the JSON value of the document."""
     return value
 
 
 def decoded(row: Stored, decode: Callable[[], T]) -> T:
-    """Return what ``decode`` makes of the row. Raises UnreadableRow for whatever goes wrong."""
+    """Return the result of ``decode``. Any error becomes UnreadableRow, which names the row."""
     try:
         return decode()
     except Exception as error:
@@ -56,7 +56,7 @@ def decoded(row: Stored, decode: Callable[[], T]) -> T:
 
 
 class DocField:
-    """A field: how it is checked, stored and shown. As an attribute of an entity it is decoded when first read.
+    """A field: how it is checked, stored and shown. The attribute of an entity is decoded at its first read.
 
     The attributes are the arguments of :func:`doc_field`.
     """
@@ -81,7 +81,8 @@ class DocField:
         self.given, self.fixed, self.several, self.later = given, fixed, several, later
         self.joined = joined
         self.alone = beside is None and given and not fixed
-        """Whether the stored value follows from the given one, whatever document is replaced."""
+        """Whether the stored value depends only on the given one, not on other fields or the document that is replaced.
+        """
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -90,12 +91,12 @@ class DocField:
         if row is None:
             return self
         parsed = row._parsed  # noqa: SLF001  (a field is a part of its class)
-        # without __set__, Python finds the value in the instance from now on, and does not call this
+        # the class has no __set__, so from now on Python finds the value in the instance and does not call this method
         value = vars(row)[self.name] = decoded(row, lambda: self.decode(self.stored_in(parsed)))
         return value
 
     def take(self, value: Any) -> Any:
-        """Return what a caller gave, as it can be read more than once: the items of a list, a tuple, an iterator."""
+        """Return the caller's value in a form that can be read more than once: an iterator becomes its items."""
         return items(value, self.name.replace("_", " ")) if self.several else value
 
     def value(self, given: Mapping[str, Any], draft: Doc, old: Mapping[str, Any]) -> Any:
@@ -112,13 +113,13 @@ class DocField:
         return value
 
     def stored_in(self, doc: Mapping[str, Any]) -> Any:
-        """Return the JSON value of a document; the default, if the document may be older than the field."""
+        """Return the field's JSON value in a document; the default if the document is older than the field."""
         if self.later and self.name not in doc and self.default is not REQUIRED:
             return self.absent()
         return doc[self.name]
 
     def absent(self) -> Any:
-        """Return the JSON value that stands for this field in a document without it; None if it has no default."""
+        """Return the JSON value for a document without this field: the default, or None if there is no default."""
         return None if self.default is REQUIRED else self.check(self.default, {}, {})
 
 
@@ -136,13 +137,13 @@ def doc_field(
 ) -> Any:
     """Declare a field. The annotation of the attribute says its type.
 
-    ``check`` returns the JSON value to store for what the caller gives, or raises InvalidArgument. ``beside`` does the
-    same for a field that depends on others: it also gets the fields declared before (and may add to them), and the
-    document that is replaced. ``default`` is checked and stored if the caller gives nothing. ``decode`` returns what
-    entities show for the stored value. ``given=False``: ``create`` does not take the field, and a replacement keeps
-    it. ``fixed``: a replacement cannot change it. ``several``: it takes any iterable, and its default is ``()``.
-    ``later``: documents may be older than the field, and then show its default. ``joined`` returns what an import
-    stores, from the value in the file and the one that is there.
+    ``check`` turns the caller's value into the JSON value to store, or raises InvalidArgument. ``beside`` does the same
+    for a field that depends on others: it also gets the draft with the fields declared before (and may add to it), and
+    the document that is replaced. ``default`` is checked and stored if the caller gives no value. ``decode`` turns the
+    stored value into the one that entities show. ``given=False``: ``create`` does not take the field, and a replacement
+    keeps its value. ``fixed``: a replacement cannot change it. ``several``: it takes any iterable, and its default is
+    ``()``. ``later``: documents may be older than the field, and then show its default. ``joined`` returns the value
+    that an import stores; it gets the value in the file and the one in the database.
     """
     return DocField(
         check,
@@ -165,7 +166,7 @@ def _alone(check: Check) -> CheckBeside:
 
 
 def check_names(what: str, fields: Mapping[str, DocField], given: Mapping[str, Any]) -> None:
-    """Raise InvalidArgument for fields that a ``what`` does not take, or needs and does not get."""
+    """Raise InvalidArgument for a field that a ``what`` does not take, and for a required field that is missing."""
     unknown = [_named(name) for name in given if name not in fields or not fields[name].given]
     if unknown:
         raise InvalidArgument(f"a {what} has no field {', '.join(unknown)}")

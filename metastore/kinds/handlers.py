@@ -1,7 +1,7 @@
-"""The handlers of drops in steps, by kind: what destroys the data that the store does not hold.
+"""The handlers of drops in steps, by kind: functions that destroy the data, which is outside the store.
 
-A handler must be idempotent, and find the data by the entity's id. After a take-over, the process that had the drop
-before may still destroy data, and by then the path may lead to another entity.
+A handler must be idempotent, and find the data by the entity's id. After a take-over, the previous process may still be
+destroying data, and by then the path may lead to another entity.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from metastore.kinds.registry import KINDS
 __all__ = ["Handler", "drop_handler", "handler_name", "on_drop"]
 
 Handler = Callable[[Any], object]
-"""Gets the pending drop (:class:`metastore.managers.drops.pending.PendingDrop`), and destroys its data."""
+"""A function of the pending drop (:class:`metastore.managers.drops.pending.PendingDrop`): destroys its data."""
 
 _HANDLERS: dict[str, Handler] = {}
 
 
 def on_drop(kind: str, handler: Handler) -> Handler:
-    """Let ``handler`` destroy the data of a kind when a drop in steps is resumed; return it.
+    """Register ``handler`` to destroy the data of a kind when a drop in steps is resumed, and return it.
 
-    It is called with the pending drop, whose ``entity``, ``column`` or ``partition`` says what to destroy, perhaps more
-    than once. The last one of a kind counts. Raises InvalidArgument.
+    The handler gets the pending drop, whose ``entity``, ``column`` or ``partition`` says what to destroy. It may be
+    called more than once for a drop. The handler that was registered last for a kind is used. Raises InvalidArgument.
     """
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidArgument(f"there is no kind {shown(kind)}; known are {', '.join(sorted(KINDS))}")
@@ -35,14 +35,14 @@ def on_drop(kind: str, handler: Handler) -> Handler:
 
 
 def drop_handler(kind: str) -> Handler | None:
-    """Return the handler of a kind; None: there is none in this process."""
+    """Return the handler of a kind; None: this process has not registered one."""
     return _HANDLERS.get(kind)
 
 
 def checked(handler: Handler) -> Handler:
     """Return ``handler``. Raises InvalidArgument if it cannot be called with a pending drop.
 
-    Found out now: once its call has begun, the drop cannot be rolled back any more.
+    This is checked before the call, because once the call has begun, the drop can no longer be rolled back.
     """
     if not callable(handler):
         raise InvalidArgument(f"a handler is a function that gets the pending drop, not {shown(handler)}")
@@ -61,7 +61,7 @@ def checked(handler: Handler) -> Handler:
 
 
 def handler_name(kind: str) -> str | None:
-    """Return how people call the handler of a kind: its module and name."""
+    """Return the module and the name of a kind's handler, for people to read; None: there is no handler."""
     handler = _HANDLERS.get(kind)
     if handler is None:
         return None

@@ -1,8 +1,8 @@
-"""The head of a document: its comment and its properties, which every kind has and which stand first.
+"""The head of a document: its comment and its properties, which every kind has and which come first.
 
-Most changes are of the head, and the rest (a table's columns) may be a hundred times as long. So the head is read and
-written by itself, and the rest stays text. That is right only for a text in the spelling of :func:`dump`: another one
-may have a key twice, or its keys in another order. So only texts that this process wrote are split.
+Most changes touch only the head, and the rest (a table's columns) may be a hundred times as long. So the head alone is
+parsed and written, and the rest stays text. This is correct only for a text that :func:`dump` wrote: any other text may
+have a key twice, or its keys in another order. So only texts that this process wrote are split.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["note_written", "split"]
 _COMMENT: Final = '{"comment":'
 _PROPERTIES: Final = ',"properties":'
 _MOST: Final = 20_000
-"""How many texts are known at most. Then all are forgotten: the next change of each reads it whole."""
+"""The most texts that are remembered. Then all are forgotten, and the next change of each parses it whole."""
 
 _scan = JSONDecoder().scan_once  # type: ignore[attr-defined]  # the value at an index of a text, and where it ends
 _written: dict[int, None] = {}
-"""The hashes of the texts. A process chooses its hash at random, so nobody can make a text with one of these."""
+"""The hashes of these texts. Each process has a random hash seed, so nobody can craft a matching text."""
 
 
 def note_written(text: str) -> None:
@@ -30,7 +30,7 @@ def note_written(text: str) -> None:
 
 
 def split(text: str) -> tuple[dict[str, Any], str] | None:
-    """Return the head of a document and the text of the rest; None: it must be read whole."""
+    """Return the head of a document and the text of the rest; None: the whole text must be parsed."""
     if hash(text) not in _written or not text.startswith(_COMMENT):
         return None
     comment, end = _scan(text, len(_COMMENT))

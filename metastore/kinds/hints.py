@@ -1,6 +1,6 @@
-"""Type hints as a description of JSON: the fields of a class, and what fits them.
+"""Type hints as a description of JSON: which fields a class has, and which values fit them.
 
-Understood are ``str int float bool None Any``, ``X | Y``, ``Literal``, ``tuple[X, ...]`` and ``Sequence[X]`` (lists),
+Supported hints: ``str int float bool None Any``, ``X | Y``, ``Literal``, ``tuple[X, ...]`` and ``Sequence[X]`` (lists),
 ``Mapping[str, X]`` and dataclasses (objects).
 """
 
@@ -23,29 +23,29 @@ _WORDS = {str: "a string", int: "an integer", float: "a number", bool: "true or 
 
 @cache
 def hints_of(cls: type) -> Hints:
-    """Return the types of a class's attributes. Raises NameError for one that is not defined at the top of a module."""
+    """Return the types of a class's attributes. Raises NameError for a type not defined at the top of a module."""
     return get_type_hints(cls)
 
 
 def options(hint: Any) -> tuple[Any, ...]:
-    """Return the alternatives of a union, or the one type."""
+    """Return the types of a union; of any other hint, the hint alone."""
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def is_list(hint: Any) -> bool:
-    """Whether JSON has a list for it."""
+    """Whether a value of this type is a list in JSON."""
     return get_origin(hint) in (tuple, list, Sequence)
 
 
 def is_object(hint: Any) -> bool:
-    """Whether JSON has an object with any keys for it."""
+    """Whether a value of this type is an object with arbitrary keys in JSON."""
     return get_origin(hint) in (dict, Mapping)
 
 
 def check_fields(cls: type, given: Mapping[str, Any], where: str) -> None:
     """Raise InvalidArgument for a field of the dataclass ``cls`` that is missing, unknown, or has the wrong type.
 
-    ``where`` leads the field's name in the message: ``"definition."``.
+    ``where`` precedes the field's name in the message: ``"definition."``.
     """
     known = {field.name: field for field in dataclasses.fields(cls) if field.init}
     for name in given:

@@ -1,4 +1,4 @@
-"""Load the kinds of installed packages, for the command line, which imports none of them.
+"""Load the kinds of installed packages: the command line itself imports no such package.
 
 A package names the module that declares its kinds in its pyproject.toml:
 

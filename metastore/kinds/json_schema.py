@@ -1,6 +1,6 @@
 """The JSON Schema (2020-12) of each kind: it describes what ``to_dict()`` of an entity or owned row returns.
 
-It is derived from the classes, so that the two cannot drift apart. It allows further fields: a later version of this
+It is derived from the classes, so it always matches them. It allows further fields, because a later version of this
 library may add some.
 """
 
@@ -55,7 +55,7 @@ _COMMON: Final[dict[str, Schema]] = {
 
 
 def json_schema(kind: str) -> Schema:
-    """Return the JSON Schema of what ``to_dict()`` gives for a kind: ``"table"``, ``"partition"``, a declared one.
+    """Return the JSON Schema of what ``to_dict()`` returns for ``"table"``, ``"partition"``, or another kind.
 
     Raises InvalidArgument for a kind that this program does not know.
     """
@@ -65,7 +65,7 @@ def json_schema(kind: str) -> Schema:
     cls: type[Entity | Owned] = KINDS[kind].entity if kind in KINDS else OWNED_KINDS[kind].row
     common = {name: {"const": kind} if name == "kind" else dict(_COMMON[name]) for name in cls.common_fields}
     properties = common | _own_fields(kind, cls)
-    return deepcopy({"$schema": _DIALECT, "title": kind, **_object(properties)})  # the caller's own
+    return deepcopy({"$schema": _DIALECT, "title": kind, **_object(properties)})  # the caller may change it
 
 
 def _own_fields(kind: str, cls: type[Entity | Owned]) -> dict[str, Schema]:
@@ -77,7 +77,7 @@ def _own_fields(kind: str, cls: type[Entity | Owned]) -> dict[str, Schema]:
 
 
 def _declared(field: Field) -> Schema:
-    """Return the schema of a declared field. Nothing is known of one whose check is a function."""
+    """Return the schema of a declared field. If its check is a function, the schema allows any value."""
     if not isinstance(field.check, type) or field.check not in _PLAIN:
         return {}
     types = [_PLAIN[field.check], *(["null"] if field.default is None else [])]
@@ -85,7 +85,7 @@ def _declared(field: Field) -> Schema:
 
 
 def _of(hint: Any) -> Schema:
-    """Return the schema of the JSON that a type has."""
+    """Return the schema of a type's JSON form."""
     alternatives = [_one(option) for option in options(hint)]
     if len(alternatives) == 1:
         return alternatives[0]

@@ -1,4 +1,4 @@
-"""A kind: its parents, its changes, and its documents.
+"""A kind of entity: its parents, its changes, and its documents.
 
 A kind adds no SQL. Its fields are declared on the class of its entities, one :func:`metastore.kinds.field.doc_field`
 each; the document, its replacement (``if_exists="replace"``) and the entity's attributes follow from that.
@@ -38,15 +38,15 @@ __all__ = [
 ]
 
 _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
-# JSONEncoder.encode makes this at each call: made once, it saves 5 % of the client's processor time of an alter
+# JSONEncoder.encode makes this encoder at each call; making it once saves 5 % of the client's CPU time of an alter
 _parts = c_make_encoder(None, _encoder.default, encode_basestring_ascii, None, ":", ",", False, False, False)
 
 
 def to_json(value: object) -> str:
-    """Write JSON as it is stored: compact, and ASCII, so that any database encoding holds it.
+    """Write JSON in stored form: compact, and in ASCII, so that it fits any database encoding.
 
-    Raises TypeError and ValueError. An object inside of itself raises RecursionError, as one that is too deep does. To
-    look for circles takes a third of the time.
+    Raises TypeError and ValueError. An object that contains itself raises RecursionError, like one that is nested too
+    deep: a search for cycles would take a third of the time.
     """
     return "".join(_parts(value, 0))
 
@@ -56,7 +56,7 @@ MAX_DOC = 1 << 20
 MAX_CHANGES = 4 << 20
 """The largest list of changes of one event, in bytes of JSON."""
 MAX_DEPTH = 200
-"""How deep lists and objects of a document may nest: Python's JSON gives up at about a thousand, or later."""
+"""How deep lists and objects of a document may nest. Python's own JSON module fails at about a thousand, or later."""
 _NESTING = (dict, list)
 
 
@@ -66,9 +66,10 @@ COMMON_CHANGES: tuple[type[EntityChange], ...] = (SetComment, SetProperty, Remov
 
 @dataclass(frozen=True)
 class Kind:
-    """An entity kind. ``parents``: the kinds it may stand below; none: below the root.
+    """A kind of entity. ``parents``: the kinds of its possible parents; ``()``: its parent is the root.
 
-    ``since``: the format of changes (``FORMAT`` in ``port/intents.py``) that a program must know to apply some here.
+    ``since``: the format of changes (``FORMAT`` in ``port/intents.py``) that a program must know to apply changes of
+    this kind.
     """
 
     name: str
@@ -80,19 +81,20 @@ class Kind:
     can_be_disabled: bool = False
     since: int = 1
     stays: bool = False
-    """It never moves to another parent."""
+    """Whether an entity of this kind never moves to another parent."""
     check_doc: Callable[[Doc, Doc], None] | None = None
-    """Gets the document after changes and the one before; raises InvalidArgument for a wrong result. Built-in kinds
-    have none: their changes check what they write."""
+    """A function that gets the document after changes and the one before, and raises InvalidArgument for a wrong
+    result. Built-in kinds have None: their changes check what they write.
+    """
 
     def check_changes(self, changes: Iterable[EntityChange]) -> None:
-        """Raise InvalidArgument for what is not a change of this kind."""
+        """Raise InvalidArgument for an item that is not a change of this kind."""
         for change in changes:
             if not isinstance(change, self.changes):
                 raise InvalidArgument(f"{shown(change)} is not a change of a {self.name}")
 
     def format_of(self, changes: Iterable[EntityChange]) -> int:
-        """Return the oldest format whose programs can apply ``changes`` to an entity of this kind."""
+        """Return the oldest format of changes whose programs can apply ``changes`` to an entity of this kind."""
         return max([self.since, *[change.since for change in changes]])
 
     def document(self, comment: object, properties: object, fields: Mapping[str, Any]) -> Doc:
@@ -100,11 +102,11 @@ class Kind:
         return self.replaced({}, comment, properties, fields)
 
     def replaced(self, old: Mapping[str, Any], comment: object, properties: object, fields: Mapping[str, Any]) -> Doc:
-        """Return the document that takes the place of ``old``."""
+        """Return the document that replaces ``old``."""
         return _document(self.name, self.entity.doc_fields, old, base_doc(comment, properties), fields)
 
     def replaced_by(self, old: Mapping[str, Any], new: Doc) -> Doc:
-        """Return the document that takes the place of ``old``, where ``new`` is that of a new entity."""
+        """Return the document that replaces ``old``; ``new`` is the document that a new entity would get."""
         if self._stands_alone:
             return new
         own = self.entity.doc_fields.items()
@@ -116,7 +118,7 @@ class Kind:
         return all(field.alone for field in self.entity.doc_fields.values())
 
     def take(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``fields`` as a caller gave them, so that they can be read more than once."""
+        """Return the caller's ``fields`` in a form that can be read more than once: iterators become their items."""
         own = self.entity.doc_fields
         return {name: own[name].take(value) if name in own else value for name, value in fields.items()}
 
@@ -136,7 +138,7 @@ class OwnedKind:
 def _document(
     what: str, own: Mapping[str, DocField], old: Mapping[str, Any], doc: Doc, fields: Mapping[str, Any]
 ) -> Doc:
-    """Return ``doc`` with the fields that a kind declares, checked in the order of their declarations."""
+    """Add the kind's own fields to ``doc``, checked in the order of their declarations, and return it."""
     check_names(what, own, fields)
     for name, field in own.items():
         doc[name] = field.value(fields, doc, old)
@@ -144,7 +146,7 @@ def _document(
 
 
 def base_doc(comment: object, properties: object) -> Doc:
-    """Return the part of a document that all kinds have."""
+    """Return the part of a document that all kinds have: its comment and its properties."""
     if type(properties) is not dict and not isinstance(properties, Mapping):
         raise InvalidArgument(f"properties must be a mapping of strings, not {type(properties).__name__}")
     clean: dict[str, str] = {}
@@ -156,9 +158,9 @@ def base_doc(comment: object, properties: object) -> Doc:
 
 
 def dump(doc: Mapping[str, Any], path: tuple[str, ...], rest: str | None = None) -> str:
-    """Return ``doc`` as the JSON text that is stored: ASCII, so that any database encoding holds it.
+    """Return ``doc`` as the JSON text to store: in ASCII, so that it fits any database encoding.
 
-    ``rest``: the text after the head, where ``doc`` is only the head (:mod:`metastore.kinds.head`).
+    ``rest``: the text after the head, if ``doc`` is only the head (:mod:`metastore.kinds.head`).
     """
     text = _written(doc, path, "document", MAX_DOC, rest)
     note_written(text)
@@ -166,7 +168,7 @@ def dump(doc: Mapping[str, Any], path: tuple[str, ...], rest: str | None = None)
 
 
 def dump_changes(changes: tuple[EntityChange, ...], path: tuple[str, ...]) -> str:
-    """Return ``changes`` as the JSON text that history and the feed keep."""
+    """Return ``changes`` as the JSON text that history and the feed store."""
     return _written(encode(changes), path, "list of changes", MAX_CHANGES)
 
 
@@ -185,14 +187,14 @@ def _written(value: object, path: tuple[str, ...], what: str, limit: int, rest: 
 def check_depth(text: str, value: object) -> None:
     """Raise InvalidArgument if ``value``, read from ``text``, nests deeper than a document may.
 
-    Python's own limit is not used: it depends on the version, and on the recursion limit that the program has set.
+    Python's own limit is not used, because it depends on Python's version and on the program's recursion limit.
     """
     if text.count("[") + text.count("{") > MAX_DEPTH and is_too_deep(value):
         raise InvalidArgument(f"lists and objects lie in each other more than {MAX_DEPTH} deep")
 
 
 def is_too_deep(value: Any) -> bool:
-    """Whether lists and objects nest deeper than a document allows."""
+    """Whether lists and objects nest deeper than a document may."""
     level = [value] if isinstance(value, _NESTING) else []
     for _ in range(MAX_DEPTH):
         level = [

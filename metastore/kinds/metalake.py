@@ -1,4 +1,4 @@
-"""The metalake: the top of a tree. Disabled, it admits no writes below it."""
+"""The metalake: the top of a tree. A disabled metalake admits no writes below it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The origin: an owned row of an entity that was imported, with what another system called it.
+"""The origin: an owned row of an imported entity, with its id in another system.
 
-It is what lets an import find an entity again, whatever its name is by now. A metalake has one for each entity that an
-import from PyIceberg or Spark made in it (:mod:`metastore.imports.notes`).
+By its origin, an import finds an entity again, even if the entity was renamed since. A metalake has one for each entity
+that an import from PyIceberg or Spark made in it (:mod:`metastore.imports.notes`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ __all__ = ["ORIGIN", "Origin"]
 
 
 class Origin(Owned):
-    """The row is named after the other system. ``key`` is the id there, ``values`` its version, audit and columns."""
+    """The origin of one entity; its name is the other system's.
+
+    ``key`` is the entity's id there; ``values`` holds its version, audit and columns there.
+    """
 
     key: str = doc_field(partial(clean_text, what="a key"))
     values: Mapping[str, Any] = doc_field(partial(clean_json_object, what="an origin's values"), decode=read_only)

@@ -24,7 +24,7 @@ def _clean_values(values: Any) -> dict[str, str]:
 
 
 class Partition(Owned):
-    """A partition: the values of the table's partitioning columns, as strings."""
+    """A partition: ``values`` holds those of the table's partitioning columns, as strings."""
 
     values: Mapping[str, str] = doc_field(_clean_values, decode=read_only)
 

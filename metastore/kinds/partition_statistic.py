@@ -1,7 +1,7 @@
 """The statistics of one partition: an owned row of the table, under the partition's name.
 
-It belongs to the partition that was there when it was made: the one with the lower id. A partition that is dropped and
-made again does not inherit it.
+It belongs to the partition that existed when it was created, which therefore has the lower id. A partition that is
+dropped and created again does not inherit it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["PARTITION_STATISTIC", "PartitionStatistic"]
 
 
 class PartitionStatistic(Owned):
-    """The values of a partition, by their names."""
+    """The statistics of one partition: ``values`` maps names to values."""
 
     values: Mapping[str, Any] = doc_field(partial(clean_json_object, what="a partition's statistics"), decode=read_only)
 

@@ -1,4 +1,4 @@
-"""The policy: a rule as JSON, which can be attached to entities. What it means is up to the tools that read it."""
+"""The policy: a rule as JSON, which can be attached to entities. The tools that read it decide what it means."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _clean_supports(kinds: Any) -> list[str]:
 
 
 class Policy(Entity):
-    """A policy. ``supports`` names the kinds that it may stand on (a column's is ``column``); ``()``: all."""
+    """A policy. ``supports`` names the kinds that it can be attached to (``column`` for columns); ``()``: all kinds."""
 
     type: str = doc_field(_clean_type, default="custom", fixed=True)
     content: Mapping[str, Any] = doc_field(_clean_content, default=_NOTHING, decode=read_only)
@@ -58,7 +58,7 @@ class Policy(Entity):
 
 @dataclass(frozen=True)
 class SetContent(EntityChange):
-    """Set a policy's content, as a whole."""
+    """Replace a policy's content as a whole."""
 
     content: Mapping[str, Any]
     since: ClassVar[int] = 3
@@ -83,7 +83,7 @@ class SetEnabled(EntityChange):
 
 @dataclass(frozen=True)
 class SetSupports(EntityChange):
-    """Set the kinds that a policy may stand on from now on; ``()``: all. Where it stands already, it stays."""
+    """Set the kinds that a policy can be attached to; ``()``: all kinds. Present attachments stay."""
 
     kinds: tuple[str, ...]
     since: ClassVar[int] = 3

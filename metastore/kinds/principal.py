@@ -1,7 +1,7 @@
-"""Users, groups and roles: who may do something in a metalake. How they belong together is in relations.
+"""Users, groups and roles: who may do something in a metalake. Relations hold the memberships and grants.
 
-A user's name is the one that the outside uses, such as ``ann@corp.com``. A disabled user or group has no rights; its
-own scope version grows with that, so that what rests on its rights is refused.
+A user's name is its name in other systems, such as ``ann@corp.com``. A disabled user or group has no rights. Disabling
+increases its own scope version, so that commits that relied on its rights are refused.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class _Principal(Entity):
 
     @property
     def enabled(self) -> bool:
-        """Whether it has its rights; ``disable`` takes them away, and ``enable`` gives them back."""
+        """Whether the user or group has its rights; ``disable`` takes them away, and ``enable`` gives them back."""
         return self.record.chain[-1].in_use
 
 
 class User(_Principal):
-    """A user. ``external_id`` is its name in the directory that it comes from."""
+    """A user. ``external_id`` is its name in the directory that the user comes from."""
 
     external_id: str | None = doc_field(_clean_external_id, default=None)
 
 
 class Group(_Principal):
-    """A group of users. ``external_id`` is its name in the directory that it comes from."""
+    """A group of users. ``external_id`` is its name in the directory that the group comes from."""
 
     external_id: str | None = doc_field(_clean_external_id, default=None)
 

@@ -1,7 +1,7 @@
-"""Read changes from plain JSON: the inverse of ``to_dict()``, for what a client sends.
+"""Read the changes that a client sends as plain JSON: the inverse of ``to_dict()``.
 
-History is read leniently (:func:`metastore.kinds.change.decode`): a newer program may have written it. A client is told
-which field is wrong.
+History is read leniently (:func:`metastore.kinds.change.decode`), because a newer program may have written it. A
+client, in contrast, gets an error that names the wrong field.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from metastore.names import exact_text
 __all__ = ["change_from_dict", "changes_from_list"]
 
 _NESTED: Final = (AddDefinition, AddImplementation, SetImplementation)
-"""Changes that write a field in a way of their own, and under the field's own name."""
+"""Changes with their own JSON for a field, under the field's name."""
 
 
 def change_from_dict(mapping: Mapping[str, Any]) -> EntityChange:
@@ -48,7 +48,7 @@ def change_from_dict(mapping: Mapping[str, Any]) -> EntityChange:
 
 
 def changes_from_list(changes: Sequence[Mapping[str, Any]]) -> tuple[EntityChange, ...]:
-    """Return the changes that a list of objects describes. Raises InvalidArgument, which says which is wrong."""
+    """Return the changes that a list of objects describes. Raises InvalidArgument, which says which one is wrong."""
     if not isinstance(changes, list | tuple):
         raise InvalidArgument(f"changes are a list of objects, not {shown(changes)}")
     return tuple([_numbered(at, one) for at, one in enumerate(changes)])
@@ -62,7 +62,7 @@ def _numbered(at: int, mapping: Mapping[str, Any]) -> EntityChange:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value whose texts are plain strings, not those of a subclass of ``str``."""
+    """Return ``value`` with plain strings in place of strings of a subclass of ``str``."""
     if isinstance(value, str):
         return exact_text(value, "a text")
     if isinstance(value, Mapping):
@@ -71,5 +71,5 @@ def _plain(value: Any) -> Any:
 
 
 def _reads_its_fields(cls: type[EntityChange]) -> bool:
-    """Whether the class leaves its JSON to the base class, which has a key for each field."""
+    """Whether the class inherits ``from_json`` from the base class, which has one key for each field."""
     return cast(Any, cls.from_json).__func__ is cast(Any, EntityChange.from_json).__func__

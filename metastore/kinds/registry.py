@@ -1,7 +1,7 @@
 """All kinds by name: :data:`KINDS` and :data:`OWNED_KINDS`.
 
-Others add theirs with :class:`metastore.kinds.declared.Kind`. A database may hold kinds that this program does not
-know: :func:`kind_named` and :func:`owned_kind_named` answer for them with what all kinds have.
+Programs add their own kinds with :class:`metastore.kinds.declared.Kind`. A database may hold kinds that this program
+does not know: for these, :func:`kind_named` and :func:`owned_kind_named` return a kind with only the common fields.
 """
 
 from __future__ import annotations
@@ -49,16 +49,17 @@ OWNED_KINDS: dict[str, OwnedKind] = {
 
 
 RELATIONSHIPS: dict[str, OwnedKind] = {}
-"""The rows of relations, as history and feed show them, by the relation's name; metastore.kinds.relation fills it."""
+"""The kinds of relations as history and the feed show them, by the relation's name. Filled by metastore.kinds.relation.
+"""
 
 
 def kind_named(name: str) -> Kind:
-    """Return the kind. An unknown one may have children, and has no fields but those that all kinds have."""
+    """Return the kind with this name. An unknown kind may have children, and has only the common fields."""
     return KINDS.get(name) or _unknown(name)
 
 
 def owned_kind_named(name: str) -> OwnedKind:
-    """Return the kind of owned row, or of relation. An unknown one has no fields but those that all have."""
+    """Return the kind of owned row or relation with this name. An unknown kind has only the common fields."""
     return OWNED_KINDS.get(name) or RELATIONSHIPS.get(name) or _unknown_owned(name)
 
 

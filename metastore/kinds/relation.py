@@ -3,8 +3,8 @@
     ms.Relation("reviewed_by", from_kinds=("table",), to_kinds=("user",))
     store.relations("reviewed_by").attach("lake.sales.eu.orders", ("lake", "ann@corp.com"))
 
-A relation goes from an object, or from a column of it, to another entity of the same metalake. A kind of relation is no
-kind of entity, but its events stand in the feed under its name.
+A relation goes from an object, or from a column of it, to another entity of the same metalake. A kind of relation is
+not a kind of entity, but its events are in the feed under its name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _RELATIONS: Final[dict[str, Relation]] = {}
 
 
 class Relationship(Owned):
-    """What history and feed say of a relation: the other end's id, the column's id (0: none), the value ("": none)."""
+    """A relation in history and the feed: the other end's id, the column's id (0: no column), the value ("": none)."""
 
     other_id: int = doc_field(as_stored)
     column_id: int = doc_field(as_stored)
@@ -49,17 +49,17 @@ class Relationship(Owned):
 
 @lru_cache(1024)
 def relation_doc(to_id: int, column_id: int, value: str) -> str:
-    """Return the document that history keeps of a relation."""
+    """Return the document of a relation, which history stores."""
     return to_json({"comment": None, "properties": {}, "other_id": to_id, "column_id": column_id, "value": value})
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A kind of relation. ``from_kinds`` and ``to_kinds`` are the kinds of its ends; ``()``: all.
+    """A kind of relation. ``from_kinds`` and ``to_kinds`` are the kinds of its ends; ``()``: all kinds.
 
-    ``exclusive``: an entity has one at most, and a new one takes its place. ``columns``: it can go from a column too.
-    ``to_the_object``: the end that it leads to is the object, whose path its events have first. Declare the same ones
-    in every program that works on one database. Raises InvalidArgument.
+    ``exclusive``: an entity has at most one such relation, and a new one replaces it. ``columns``: it can also go from
+    a column. ``to_the_object``: the object, whose path comes first in its events, is the end that the relation leads
+    to. Declare the same relations in every program that works on one database. Raises InvalidArgument.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Relation:
         RELATIONSHIPS[self.name] = OwnedKind(self.name, Relationship)
 
     def check_end(self, kind: str, *, far: bool) -> None:
-        """Raise InvalidArgument for a kind that cannot stand at this end; ``far``: the one that it leads to."""
+        """Raise InvalidArgument for a kind that this end cannot have; ``far``: the end that the relation leads to."""
         kinds = self.to_kinds if far else self.from_kinds
         if kinds and kind not in kinds:
             raise InvalidArgument(

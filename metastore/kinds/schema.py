@@ -1,4 +1,4 @@
-"""The schema: below a catalog, nested to any depth."""
+"""The schema: a container below a catalog, nested to any depth."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""A property whose value is a secret: what a document holds in its place, and what a reader is shown.
+"""A property whose value is a secret: the value that a document holds in its place, and the one that readers see.
 
-``ms.secret("env:NAME")`` and ``ms.secret("file:/path")`` refer to where the secret is. A document holds the reference
-after the word ``secret:``, as any client can write it: ``secret:env:NAME``. An entity shows it as a :class:`Secret`,
-which equals ``env:NAME``. Nothing but :func:`read` ever holds the secret itself, and only ``store.reveal`` calls it.
+``ms.secret("env:NAME")`` and ``ms.secret("file:/path")`` refer to the place of the secret. A document holds the
+reference after the word ``secret:``, which any client can write: ``secret:env:NAME``. An entity shows it as a
+:class:`Secret`, which equals ``env:NAME``. Only :func:`read` ever holds the secret itself, and only ``store.reveal``
+calls it.
 
 A *sealed* value is encrypted (:mod:`metastore.secrets`). A document holds ``secret:sealed:KEY:CIPHERTEXT``; KEY is the
-number of its data key. Readers are shown a *handle*, ``secret:sealed:KEY:FINGERPRINT``, which names the ciphertext
-and says nothing about it. A handle that is written back stands for the value that has it already. Where there is no
-such value, the handle itself is stored: the secret is not in this database, and must be set again.
+number of its data key. Readers see a *handle*, ``secret:sealed:KEY:FINGERPRINT``, which identifies the ciphertext and
+reveals nothing about it. If a handle is written back, the property keeps the sealed value that has this handle. If
+there is no such value, the handle itself is stored: the secret is not in this database, and must be set again.
 """
 
 from __future__ import annotations
@@ -43,30 +44,30 @@ __all__ = [
 ]
 
 PREFIX: Final = "secret:"
-"""How a stored value begins that stands for a secret."""
+"""The prefix of a stored value that stands for a secret."""
 SEALED: Final = "secret:sealed:"
-"""How a sealed value begins, and its handle."""
+"""The prefix of a sealed value, and of its handle."""
 REDACTED: Final = "secret:redacted"
-"""What ``metastore secrets scrub`` leaves in history in the place of a plain value."""
+"""The text that ``metastore secrets scrub`` writes into history in place of a plain value."""
 _SHORTEST: Final = 22
-"""The fewest characters of a ciphertext: 16 bytes in base64. A fingerprint has 16."""
+"""The fewest characters of a ciphertext: 16 bytes in base64. A fingerprint is shorter: it has 16 characters."""
 _CIPHER: Final = re.compile(rf"secret:sealed:([0-9]{{1,9}}):([A-Za-z0-9_-]{{{_SHORTEST},}})")
 _IN_JSON: Final = re.compile(rf'(?P<quote>\\*"){_CIPHER.pattern}(?P=quote)')
 """A sealed value in JSON text, or in JSON text that is a string of other JSON text."""
 _HANDLE: Final = re.compile(r"secret:(sealed:[0-9]{1,9}:[0-9a-f]{16})")
 _REFERENCE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\x00]+")
 _LARGEST: Final = 1 << 16
-"""How many bytes a file with a secret may have."""
+"""The largest size of a file with a secret, in bytes."""
 
 
 class Secret(str):
-    """What stands for a secret, as a property's value: a reference such as ``env:NAME``, or a handle ``sealed:…``."""
+    """A property's value that stands for a secret: a reference such as ``env:NAME``, or a handle ``sealed:…``."""
 
     __slots__ = ()
 
     @property
     def stored(self) -> str:
-        """The text that clients without Python read and write: ``secret:env:NAME``."""
+        """The text that clients in other languages read and write: ``secret:env:NAME``."""
         return PREFIX + self
 
     def __repr__(self) -> str:
@@ -88,7 +89,7 @@ def secret(reference: str) -> Secret:
 
 
 def stored(value: object) -> object:
-    """Return a property's value as a document holds it."""
+    """Return a property's value as a document stores it."""
     return value.stored if isinstance(value, Secret) else value
 
 
@@ -104,7 +105,7 @@ def as_secret(value: str) -> Secret | None:
 
 
 def sealed_parts(value: object) -> tuple[int, str] | None:
-    """Return the number of the data key and the ciphertext of a sealed value; None: it is something else."""
+    """Return the number of the data key and the ciphertext of a sealed value; None: the value is not sealed."""
     # isinstance trusts __class__, which an object may fake; type() does not
     if not isinstance(value, str) or not issubclass(type(value), str):
         return None
@@ -118,7 +119,7 @@ def key_numbers(text: str) -> set[int]:
 
 
 def as_shown(value: Any) -> Any:
-    """Return a stored value as clients see it: the handle of a sealed one, everything else as it is."""
+    """Return a stored value as clients see it: of a sealed value the handle, any other value unchanged."""
     if not isinstance(value, str) or not value.startswith(SEALED):
         return value
     parts = sealed_parts(value)
@@ -130,27 +131,28 @@ def _fingerprint(ciphertext: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Return JSON text with the handle of each sealed value in its place."""
-    if not isinstance(text, str) or SEALED not in text:  # SQLite returns bytes that are not UTF-8 as bytes
+    """Return JSON text in which each sealed value is replaced by its handle."""
+    if not isinstance(text, str) or SEALED not in text:  # SQLite returns text that is not UTF-8 as bytes
         return text
     return _IN_JSON.sub(lambda cipher: f"{cipher[1]}{SEALED}{cipher[2]}:{_fingerprint(cipher[3])}{cipher[1]}", text)
 
 
 def kept(value: str, before: object) -> str:
-    """Return what is stored for ``value`` where ``before`` is stored now: its handle stands for it."""
+    """Return the value to store in place of ``before``: ``before`` itself if ``value`` is its handle."""
     is_handle = value.startswith(SEALED) and isinstance(before, str)
     return str(before) if is_handle and as_shown(before) == value else value
 
 
 def kept_in(properties: Mapping[str, str], before: Mapping[str, Any]) -> dict[str, str]:
-    """Return properties that take the place of ``before``, in which each handle stands for what has it now."""
+    """Return the properties that replace ``before``. The handle of a sealed value becomes this value again."""
     return {key: kept(value, before.get(key)) for key, value in properties.items()}
 
 
 def kept_from_file(properties: Mapping[str, str], before: Mapping[str, Any]) -> dict[str, str]:
-    """Return properties of an export that take the place of ``before``: a handle never replaces a sealed value.
+    """Return the properties of an export that replace ``before``: a handle never replaces a sealed value.
 
-    The file has no secret, so the one that is here stays, also if it was set since under another handle.
+    The file has no secrets, so the sealed value in this database stays, even if it was set again since and has another
+    handle.
     """
     is_here = {key for key in properties if sealed_parts(before.get(key)) is not None}
     return {
@@ -161,9 +163,11 @@ def kept_from_file(properties: Mapping[str, str], before: Mapping[str, Any]) -> 
 def kept_readable(
     properties: Mapping[str, str], before: Mapping[str, Any], destroyed: Collection[int]
 ) -> dict[str, str]:
-    """Return properties of the past that take the place of ``before``. What nobody can read leaves what is there now.
+    """Return the properties of the past that replace ``before``.
 
-    That is what a scrub took out of history, and what a data key encrypted that was ``destroyed``.
+    A value that nobody can read any more is replaced by the present one.
+
+    Unreadable are the values that a scrub removed from history, and those encrypted by a ``destroyed`` data key.
     """
 
     def lost(value: object) -> bool:
@@ -174,10 +178,11 @@ def kept_readable(
 
 
 class _Properties(ReadOnly):
-    """Properties of which some are secrets.
+    """The properties of an entity, some of which are secrets.
 
-    The dictionary itself holds plain strings, which encoders in C such as ``msgspec`` read. Python gets each secret as
-    a :class:`Secret`, also in a copy: because of ``__iter__``, ``dict(…)`` and ``{**…}`` ask for each value.
+    The dictionary itself holds plain strings, because encoders in C such as ``msgspec`` read it directly. Python code
+    gets each secret as a :class:`Secret`, also in a copy: because ``__iter__`` is overridden, ``dict(…)`` and ``{**…}``
+    look up each value.
     """
 
     __slots__ = ("_secrets",)
@@ -223,14 +228,14 @@ class _Properties(ReadOnly):
 
 
 def properties_shown(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the properties of a document as an entity shows them: secrets as :class:`Secret`."""
+    """Return the properties of a document as an entity shows them: each secret is a :class:`Secret`."""
     if not any(value.startswith(PREFIX) for value in properties.values()):
         return ReadOnly(properties)
     return _Properties({key: as_secret(value) or value for key, value in properties.items()})
 
 
 def read(reference: Secret, what: str) -> str:
-    """Return the secret; ``what`` names the property. Raises InvalidArgument, which never shows any of the secret."""
+    """Return the secret; ``what`` names the property. Raises InvalidArgument, which shows no part of the secret."""
     scheme, _, place = reference.partition(":")
     if scheme == "env":
         value = os.environ.get(place)

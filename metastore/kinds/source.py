@@ -1,7 +1,7 @@
-"""The source: an owned row of a catalog that says which table a data set is, by the data set's location.
+"""The source: an owned row of a catalog that maps the location of a data set to its table.
 
-The crawler keeps one for each location that it has read. Two crawls that find one location at once race for the
-row's name, which is unique: one of them creates the row.
+The crawler keeps one for each location that it has read. The row's name is unique: if two crawls find one location at
+once, one of them creates the row.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Source(Owned):
     """A data set.
 
     ``table`` is the id of its table (None: the crawler could read nothing). ``signature`` names the state of its files.
-    ``table_version`` is the table's version after the crawler's last write. ``edited`` says whether somebody else had
-    changed the table before. ``again``: some files could not be read, so the next crawl reads the data set whatever its
-    signature is. ``policy`` is what the crawl should have done with types that changed, if it left some as they were.
-    ``missing`` is the time since when the files are gone. ``counts`` are files, rows, bytes and partitions. ``run`` is
-    the crawl that wrote the row. ``listed`` is the database's time, in microseconds, when that crawl began to list.
-    ``catalog`` is the id of the catalog for which it wrote the row (None: an older release did).
+    ``table_version`` is the table's version after the crawler's last write. ``edited`` says whether another writer had
+    changed the table before. ``again``: some files could not be read, so the next crawl reads the data set even if its
+    signature is unchanged. ``policy`` is the policy for changed types, if the crawl left some types unchanged.
+    ``missing`` is the time at which the files were first found missing. ``counts`` are files, rows, bytes and
+    partitions. ``run`` is the crawl that wrote the row. ``listed`` is the database's time, in microseconds, when that
+    crawl began to list. ``catalog`` is the id of the catalog for which it wrote the row (None: an older release did).
     """
 
     location: str = doc_field(_clean_location, decode=str)
@@ -54,11 +54,17 @@ class Source(Owned):
 
     @property
     def own_table(self) -> int | None:
-        """The id of its table, but not in a copy of another catalog's row: such an id is that of the other's table."""
+        """The id of the row's own table.
+
+        None in a copy of another catalog's row, whose id belongs to the other catalog's table.
+        """
         return self.table if self.catalog in (None, self.record.owner_id) else None
 
     def leads_to(self, table: Entity) -> bool:
-        """Whether a table with the id is the row's own. A row of an older release may be another catalog's, copied."""
+        """Whether ``table``, which has the row's table id, belongs to the row.
+
+        A row of an older release may be a copy of another catalog's.
+        """
         return self.catalog is not None or table.record.chain[1].id == self.record.owner_id
 
 

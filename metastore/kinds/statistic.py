@@ -1,6 +1,6 @@
 """The statistic: an owned row with figures about the data behind an entity.
 
-It is not part of the entity's document, because it changes far more often.
+It is not part of the entity's document, because it changes much more often.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from metastore.names import clean_text
 __all__ = ["MAX_VALUE", "TAG", "SetAllowedValues", "Tag", "clean_value"]
 
 MAX_VALUE = 1024
-"""How many bytes the value of an attached tag has at most, in UTF-8: it is part of an index."""
+"""The largest size of an attached tag's value (bytes of UTF-8). The value is part of an index."""
 
 
 def clean_value(value: object) -> str:
@@ -37,14 +37,14 @@ def _clean_values(values: Any) -> list[str]:
 
 
 class Tag(Entity):
-    """A tag. With ``allowed_values`` it always carries one of these; without, any value or none."""
+    """A tag. With ``allowed_values``, an attachment has one of them; without, it has any value or none."""
 
     allowed_values: tuple[str, ...] = doc_field(_clean_values, several=True, decode=tuple)
 
 
 @dataclass(frozen=True)
 class SetAllowedValues(EntityChange):
-    """Set the values that a tag may carry from now on; ``()``: any. What is attached already stays."""
+    """Set the values that a tag may carry from now on; ``()``: any value. Present attachments stay."""
 
     values: tuple[str, ...]
     since: ClassVar[int] = 3

@@ -1,4 +1,4 @@
-"""The topic: a stream of messages."""
+"""The topic: a stream of messages below a schema."""
 
 from __future__ import annotations
 

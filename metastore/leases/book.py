@@ -1,15 +1,15 @@
-"""The port of leases: what a book that keeps them promises. A book is a table of the database, or objects in a bucket.
+"""The port of leases: the promises of a book, which keeps leases. A book is a database table, or objects in a bucket.
 
 For each name a book has one entry, which is never deleted: a token, the holder, and the time when it expires. *Take*,
 *release* and *break* are compare-and-swap on the entry. Each makes the token grow; a renewal moves only the
 time.
 
-A book answers only what is decided. If it sends a request again, or loses an answer, it settles the outcome before it
-returns: a grant in doubt is not a grant. If it cannot settle the outcome before the call's deadline
-(:mod:`metastore.deadlines`), it raises BackendUnavailable, DeadlineExceeded or OutcomeUnknown. Then the caller must
-not believe that it holds the lease; at worst, the lease is free after its ttl.
+A book returns only decided outcomes. If it sends a request again, or an answer is lost, it settles the outcome before
+it returns: a grant in doubt is not a grant. If it cannot settle the outcome before the call's deadline
+(:mod:`metastore.deadlines`), it raises BackendUnavailable, DeadlineExceeded or OutcomeUnknown. Then the caller must not
+assume that it holds the lease; at worst, the lease becomes free after its ttl.
 
-Times are by the book's own clock (the database's, or the wall clock). They only decide who may take over.
+Times are those of the book's own clock (the database's, or the wall clock). They only decide who may take over.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ class Want(NamedTuple):
     names: tuple[str, ...]
     owner: str
     incarnation: str
-    """The holder's: new in each process, and in each store that is opened."""
+    """The id of the holder's incarnation: new in each process, and in each store that is opened."""
     ttl: float
-    """Seconds."""
+    """The time to live, in seconds."""
     ticket: str | None = None
-    """The caller's place in the queue; None: every process that waits comes first."""
+    """The caller's place in the queue; None: the caller comes after all waiters."""
 
 
 class Grant(NamedTuple):
-    """One name that the caller holds now."""
+    """A lease that the caller holds now."""
 
     name: str
     token: int | None
-    """None: this kind of entry has none (Hudi's lock files)."""
+    """None: this format has no tokens (Hudi's lock files)."""
     expires_at: datetime
     fence: LeaseToken | None
     """The token that a commit under the lease requires; None: no store checks the token."""
     mark: str = ""
-    """How the book identifies this acquisition, where the token does not suffice."""
+    """The book's id of this acquisition, where the token does not suffice."""
 
 
 class Refusal(NamedTuple):
-    """Why nothing was taken: the first name that another process holds, or for which others have waited longer."""
+    """Why no lease was taken: the first name that another process holds, or that others have waited for longer."""
 
     name: str
     owner: str | None
-    """The holder; None: there is none, but others come first."""
+    """The holder; None: nobody holds the lease, but others have waited longer."""
     expires_at: datetime | None
     seconds: float
-    """How long until it may be taken over without a renewal; 0: when those that come first have had it."""
+    """Seconds until the lease may be taken over unless it is renewed; 0: unknown, because others come first."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Holder:
     expires_at: datetime
     expired: bool
     waiting: int = 0
-    """How many processes wait for it."""
+    """How many processes wait for the lease."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,8 @@ class LeaseEvent:
     """One line of a lease's audit trail, oldest first.
 
     ``action`` is acquire, takeover (from a holder whose time was over), release, break, or commit: a commit under
-    ``token`` that wrote the entity at ``path``. ``owner`` and ``incarnation`` are those of the holder; for a commit,
-    those of its token's holder. ``operation_id`` and ``position`` (in the change feed) are None where no store keeps
-    the lease.
+    ``token`` that wrote the entity at ``path``. ``owner`` and ``incarnation`` identify the holder; for a commit, the
+    holder of its token. ``operation_id`` and ``position`` (in the change feed) are None where no store keeps the lease.
     """
 
     action: str
@@ -103,7 +102,7 @@ class LeaseEvent:
 
 
 class Queue(Protocol):
-    """A place in the queue for some names. Leaving it without the names wakes the next waiter."""
+    """A place in the queue for some names. A waiter that leaves without the leases wakes the next one."""
 
     ticket: str
 
@@ -115,7 +114,7 @@ class Queue(Protocol):
 
 
 class Book(Protocol):
-    """Keeps leases as the module says. Any thread may call any method."""
+    """A book of leases with the promises in the module's docstring. Any thread may call any method."""
 
     def take(self, want: Want) -> tuple[Grant, ...] | Refusal:
         """Take all names if each is free or expired, and no other process has waited longer; else take none."""
@@ -132,7 +131,7 @@ class Book(Protocol):
     def holders(
         self, names: Sequence[str] | None = None, unreadable: Callable[[MetastoreError], object] | None = None
     ) -> Iterator[Holder]:
-        """Yield the holders of these names (None: of all), by name. Free names are left out.
+        """Yield the holders of these leases (None: of all leases), by name. Free leases are left out.
 
         With None, entries that cannot be read are left out too, and ``unreadable`` gets their errors.
         """

@@ -14,10 +14,10 @@ __all__ = ["LeaseHolder"]
 
 @dataclasses.dataclass(frozen=True)
 class LeaseHolder(EntityChange):
-    """The holder of a lease after *acquire*, *takeover* and *mirror*, or before *release* and *break*.
+    """The holder of a lease: after *acquire*, *takeover* and *mirror*, but before *release* and *break*.
 
-    It appears in the feed only. The lease is the event's ``entity_id``, its token the event's ``version``, its name the
-    path.
+    It appears only in the feed. The event's ``entity_id`` is the lease's id, its ``version`` the token, and its path
+    the name.
     """
 
     owner: str | None

@@ -1,8 +1,8 @@
-"""The book of leases in the store's own database: one row for each name, changed by compare-and-swap in one round trip.
+"""The book of leases in the store's own database: one row for each name, with compare-and-swap in one round trip.
 
 Acquire, release and break are operations: each has an id, and an event in the change feed. If the answer to an
 acquisition is lost, the id settles the outcome before the call returns. Releases and renewals require their token, so
-that they can be sent again.
+they can be sent again.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ T = TypeVar("T")
 _PAGE = 500
 _MICROS = 1_000_000
 _GRACE = 1.0
-"""The time to try to leave a queue (seconds). A waiter that fails counts as dead soon after."""
+"""How long to try to leave a queue (seconds). A waiter that cannot leave counts as dead soon after."""
 
 
 class DatabaseBook:
-    """Keeps the promises of :class:`metastore.leases.book.Book`."""
+    """A book (:class:`metastore.leases.book.Book`) in the database."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._rows = session.backend.leases
 
     def _settled(self, what: str, attempt: Callable[[], T]) -> T:
-        """Return what an attempt decides; try again while the database is unavailable, until the call's deadline."""
+        """Return the result of an attempt. While the database is unavailable, try again, until the call's deadline."""
         session = self._session
         left = max(remaining(session.clock, session.policy.deadline), 0.001)
 
@@ -125,14 +125,14 @@ class DatabaseBook:
         return Refusal(answer.held.name, answer.held.owner, utc(expires_at), seconds)
 
     def _untake(self, take: Take, life: float) -> None:
-        """Make sure that an interrupted request holds nothing; a rest of it ends with its ttl."""
+        """Make sure that an interrupted request holds nothing. If that fails, its leases expire with their ttl."""
         session = self._session
         with cleaning(session.clock.monotonic() + _GRACE), suppress(MetastoreError):
             if session.backend.forbid(take.operation_id, life) is None:
                 self.release(self._taken_unheard(take), take.incarnation)
 
     def _taken_unheard(self, take: Take) -> tuple[Grant, ...]:
-        """Return what a statement took whose answer was lost; its events say so."""
+        """Return the grants of a statement whose answer was lost, from its events."""
         steps = self._session.backend.steps(take.operation_id)
         if len(steps) < len(take.names):
             raise outcome_forgotten(take.operation_id)
@@ -263,10 +263,10 @@ class DatabaseBook:
     # --- tokens of leases that are kept elsewhere
 
     def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
-        """Note the token of a lease that another book keeps, so that commits here can require it.
+        """Note the token of a lease that another book keeps, so that commits in this store can require it.
 
-        ``token`` None: the lease has no token, and this store counts. Return the token that commits require; None: a
-        newer one is noted already.
+        ``token`` None: the lease has no token, so this store assigns the next one. Return the token that commits
+        require; None: a newer token is noted already.
         """
         session = self._session
 
@@ -283,7 +283,7 @@ class DatabaseBook:
         return self._settled(f"note the token of {name}", attempt)
 
     def noted(self, name: str) -> int:
-        """Return the newest token of a name; 0: there is none."""
+        """Return the newest token of a name; 0: the name has no token."""
         _, rows = self._page([name], "")
         return rows[0].token if rows else 0
 
@@ -307,7 +307,7 @@ class _Place:
 
 
 def _event(step: Step, position: str) -> LeaseEvent:
-    """Return a step of a lease. Raises UnreadableRow."""
+    """Return a step of a lease as an event. Raises UnreadableRow."""
 
     def read() -> LeaseEvent:
         changes = decode(json.loads(step.changes or "[]"))
@@ -319,7 +319,7 @@ def _event(step: Step, position: str) -> LeaseEvent:
 
 
 def _commit(event: Fenced, lease_id: int, holders: Mapping[int, LeaseHolder], position: str) -> LeaseEvent:
-    """Return a commit that was made under the lease. Raises UnreadableRow."""
+    """Return a commit that was made under the lease as an event. Raises UnreadableRow."""
     try:
         token = dict(read_note(event.fences).leases)[lease_id]
         who = holders.get(token, LeaseHolder(None, None))

@@ -1,4 +1,4 @@
-"""Renew a lease while its holder works, and notice in time that it is lost."""
+"""Renew a lease while its holder works, and notice early if it is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("metastore")
 
 
 class Timed(Protocol):
-    """A hold on leases, as its heartbeat sees it."""
+    """The part of a hold that its heartbeat uses."""
 
     clock: Clock
 
@@ -36,7 +36,7 @@ class Timed(Protocol):
 
 
 class Lost(threading.Event):
-    """An event that is also set when the time is over: each look and each wait checks the clocks, without a thread."""
+    """An event that is also set when the time is over. ``is_set`` and ``wait`` check the clocks, without a thread."""
 
     def __init__(self, hold: Timed) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Lost(threading.Event):
 
 
 class Heartbeat:
-    """The threads of one lease, started on demand. They end with the lease, or with the last one who keeps it."""
+    """The threads of one lease, started on demand. They end with the lease, or with its last keeper."""
 
     def __init__(self, hold: Timed, every: float) -> None:
         """Prepare to renew ``hold``; ``every``: the seconds between two renewals."""
@@ -69,10 +69,10 @@ class Heartbeat:
         self._keepers: list[Alive] = []
         self._beats = False
         self._now = False
-        """The next renewal is due now."""
+        """Whether the next renewal is due now."""
 
     def keep(self) -> Alive:
-        """Renew the lease while the caller's thread (or task) lives, or until it leaves; return what to leave with."""
+        """Renew the lease until the caller's thread (or task) ends or calls :meth:`leave` with the result."""
         keeper = self._hold.clock.runner()
         with self._guard:
             if not self._beats:
@@ -82,22 +82,22 @@ class Heartbeat:
         return keeper
 
     def leave(self, keeper: Alive) -> None:
-        """Take one :meth:`keep` back, if there was one. The others go on."""
+        """Undo one :meth:`keep`, if there was one. Other keepers stay."""
         with self._guard, suppress(ValueError):
             self._keepers.remove(keeper)
 
     def sooner(self, every: float) -> None:
-        """Renew at least every so many seconds, beginning now."""
+        """Renew at least every ``every`` seconds from now on."""
         self._every = min(self._every, every)
         self._wake.set()
 
     def now(self) -> None:
-        """Renew now, if it is renewed at all."""
+        """Renew now, if a keeper renews the lease at all."""
         self._now = True  # before the thread wakes
         self._wake.set()
 
     def _is_kept(self) -> bool:
-        """Whether a keeper is left that would release the lease; if not, its next keeper starts to renew it again."""
+        """Whether a keeper is left that would release the lease. If not, the next keeper starts the renewals again."""
         with self._guard:
             self._beats = any(keeper.is_alive() for keeper in self._keepers)
             return self._beats
@@ -127,7 +127,7 @@ class Heartbeat:
         return thread
 
     def stop(self, patience: float = 0.0) -> None:
-        """Stop to renew; wait up to ``patience`` seconds for a renewal in flight. A later one finds another token."""
+        """Stop the renewals; wait ``patience`` seconds for one in flight. A later one finds another token."""
         self._stop.set()
         self._wake.set()
         for thread, ended in list(self._ended.items()) if patience else ():

@@ -18,13 +18,13 @@ __all__ = ["StoreLeases"]
 
 
 class _Refused:
-    """Stands in for the leases of a store that is used as a user: each use of it raises PermissionDenied."""
+    """Replaces the leases of a store that acts for a user: each use raises PermissionDenied."""
 
     def __init__(self, user: str) -> None:
         self._user = user
 
     def bound(self, _: Session) -> _Refused:
-        """Return this: another view of the same user has no leases either."""
+        """Return this object: another view of the same user has no leases either."""
         return self
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -41,13 +41,13 @@ class StoreLeases(Leases):
     def __init__(self, session: Session) -> None:
         self._database = DatabaseBook(session)
         self.staging = StoreStaging(session)
-        """For leases that another book keeps, and whose tokens are noted here."""
+        """For the leases of another book whose tokens this store notes."""
         super().__init__(self._database, session.clock, session.policy.deadline, self.staging)
 
     def bound(self, session: Session) -> StoreLeases:
         """Return these leases for another session on the same backend. The held leases are shared.
 
-        A user has none: a lease's name is not an object, so no right is about it.
+        A user has no leases: a lease's name is not an object, so no privilege can be granted on it.
         """
         if not isinstance(session, Session):
             raise InvalidArgument(
@@ -63,9 +63,9 @@ class StoreLeases(Leases):
     def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
         """Note the token of a lease that another book keeps, so that commits in this store can require it.
 
-        ``token`` None: the lease has no token, and this store counts. Return the token that commits require, or None
-        if a newer token is noted already. A book outside of the store hands a lease out only after this call. Raises
-        InvalidArgument.
+        ``token`` None: the lease has no token, so this store assigns the next one. Return the token that commits
+        require, or None if a newer token is noted already. A book outside the store grants a lease only after this
+        call. Raises InvalidArgument.
         """
         if token is not None:
             token = positive_integer(token, "a token")
@@ -74,9 +74,9 @@ class StoreLeases(Leases):
         return self._database.mirror(clean_lease(name), token, clean_owner(owner), incarnation)
 
     def noted(self, name: str) -> int:
-        """Return the newest token that was noted for a lease that another book keeps; 0: there is none."""
+        """Return the newest token that was noted for a lease of another book; 0: none was noted."""
         return self._database.noted(clean_lease(name))
 
     def noted_for(self, name: str) -> str | None:
-        """Return the incarnation for which that token was noted; None: there is none."""
+        """Return the incarnation for which that token was noted; None: none was noted."""
         return self._database.noted_for(clean_lease(name))

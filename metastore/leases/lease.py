@@ -1,9 +1,9 @@
-"""A lease in the hands of its holder, or several leases that were taken together.
+"""A lease as its holder has it, or several leases that were taken together.
 
-It belongs to the process that acquired it: after a fork the child holds nothing. It ends when its time is over by the
-holder's clocks, when it is taken over or broken, and when it is released. Then :attr:`Hold.lost` is set, and every
-commit under it raises LeaseLost. This early warning saves work; safety comes from the token, which the commit itself
-checks.
+A lease belongs to the process that acquired it: after a fork, the child holds nothing. The lease ends when its time is
+over by the holder's clocks, when it is taken over or broken, or when it is released. Then :attr:`Hold.lost` is set, and
+every commit under it raises LeaseLost. This early warning saves work; safety comes from the token, which the commit
+itself checks.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _PATIENCE = 1.0
 """How long a release waits for a renewal in flight (seconds)."""
 
 _LAST_TRY = 1.0
-"""The least time to try to release a lease (seconds)."""
+"""How long to try to release a lease, at least (seconds)."""
 
 OnLost = Callable[[Any], None]
-"""Called once, with the lease, in the thread that finds that it is lost."""
+"""A function that is called once, with the lease, in the thread that notices the loss."""
 
 
 class Staging(Protocol):
-    """Keeps work that was produced under a lease until it is published."""
+    """Keeps values that were staged under a lease until they are published."""
 
     def stage(self, token: LeaseToken, entity: Entity, key: str, value: str) -> bool:
         """Stage one value. False: the lease has another token."""
@@ -65,7 +65,9 @@ class Hold:
         staging: Staging | None = None,
         deadline: float = math.inf,
     ) -> None:
-        """Hold ``grants``, as ``want`` asked. ``since``: the time before that; None: a parent process renews the lease.
+        """Hold ``grants``, for which ``want`` asked.
+
+        ``since``: the time before the request; None: a parent process renews.
 
         ``renew_every`` is in seconds; None: a quarter of the ttl. ``deadline``: how long a release may take (seconds).
         """
@@ -79,29 +81,29 @@ class Hold:
         self._heart = Heartbeat(self, ttl / 4 if renew_every is None else renew_every)
         self._on_lost: OnLost | None = None
         self.lost: threading.Event = Lost(self)
-        """Set when the lease is lost. Wait for it, or look at it, between the steps of long work."""
+        """Set when the lease is lost. Check it, or wait for it, between the steps of long work."""
         self._why = ""
         self._released = self._given_back = False
         self._pid = os.getpid()
         self._guard = threading.Lock()  # guards the next three
         self._told = False
-        self._claims = 1  # how often it was handed out and not released yet
+        self._claims = 1  # how many times it was acquired and not released yet
         self._blocks: list[Alive] = []  # the keeper of each block
 
     # --- what it is
 
     @property
     def expires_at(self) -> datetime:
-        """When it expires by the book's clock without a renewal (UTC)."""
+        """The time when it expires by the book's clock, unless it is renewed (UTC)."""
         return self._expires_at
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that are held."""
+        """The names of the leases."""
         return tuple([grant.name for grant in self._grants])
 
     def tokens(self) -> tuple[LeaseToken, ...]:
-        """Return the tokens that a commit requires. Raises LeaseLost; InvalidArgument where no store checks them."""
+        """Return the tokens that a commit must require. Raises LeaseLost; InvalidArgument if no store checks them."""
         self.check()
         fences = [grant.fence for grant in self._grants]
         if None in fences:
@@ -112,7 +114,7 @@ class Hold:
         return tuple([fence for fence in fences if fence is not None])
 
     def check(self) -> None:
-        """Raise LeaseLost if the lease is known to be lost, or its time is over. It sends no request."""
+        """Raise LeaseLost if the lease is known to be lost, or its time is over. Sends no request."""
         if os.getpid() != self._pid:
             raise self._error("it belongs to the process that acquired it, not to its child")
         if self._released:
@@ -129,9 +131,10 @@ class Hold:
         return False
 
     def seconds_left(self) -> float:
-        """Return how long it lasts by the holder's clocks (seconds), and note the loss if that is over.
+        """Return the seconds that are left by the holder's clocks. If the time is over, note the loss.
 
-        A joined lease lasts for its ttl as far as this process knows. A released one lasts forever; a child's is over.
+        A joined lease always has its whole ttl left, because this process does not see the renewals. A released lease
+        has infinitely many seconds left, a forked child none.
         """
         if os.getpid() != self._pid:
             return 0.0
@@ -177,7 +180,7 @@ class Hold:
     # --- keeping it
 
     def renew(self) -> None:
-        """Let it last for its ttl from now. Raises LeaseLost; after any other error it is as it was before."""
+        """Renew the lease for its ttl from now. Raises LeaseLost. Another error leaves its end unchanged."""
         self.check()
         if self._validity is None:
             raise InvalidArgument("a lease that was joined is renewed by the process that acquired it")
@@ -191,12 +194,12 @@ class Hold:
         self.check()  # the answer may have come too late
 
     def keep(self) -> None:
-        """Start to renew it, until it is released, or the holder's thread ends."""
+        """Start to renew the lease, until it is released, or the holder's thread ends."""
         if self._validity is not None:
             self._heart.keep()
 
     def _look_again(self) -> None:
-        """Renew it now, if it is renewed at all: another server answers, which may not have it."""
+        """Renew the lease now, if it is renewed at all: another server answers now, which may lack it."""
         self._heart.now()
 
     def watch(self, on_lost: OnLost | None) -> None:
@@ -209,7 +212,7 @@ class Hold:
         return self._ttl if self._validity is None else self._validity.left()
 
     def release(self) -> bool:
-        """Release it. False: it was released before, or is lost. The call may be repeated."""
+        """Release the lease. False: it was released before, or is lost. The call may be repeated."""
         if os.getpid() != self._pid or self._given_back or self._validity is None:
             return False
         self._released = True
@@ -227,7 +230,7 @@ class Hold:
         return given_back
 
     def end(self) -> None:
-        """Stop to renew it, and release it if the book answers at once; else it expires."""
+        """Stop the renewals, and release the lease if the book answers at once; else it expires."""
         with until(self.clock.monotonic() + _LAST_TRY), suppress(MetastoreError):
             self.release()
         self._leave()
@@ -245,7 +248,7 @@ class Hold:
             self._heart.stop()
 
     def again(self, ttl: float, renew_every: float | None, on_lost: OnLost | None) -> bool:
-        """Hand it out again to the same holder, for ``ttl`` seconds from now at least. False: it is over."""
+        """Grant the lease to its holder again, for at least ``ttl`` seconds from now. False: it has ended."""
         if self.is_over():
             return False
         self._ttl = max(self._ttl, ttl)  # an outer block may rely on the longer ttl
@@ -292,7 +295,7 @@ class Hold:
             self.release()
         except MetastoreError as failed:  # the lease expires with its ttl
             _log.warning("the lease %r was not released, and expires with its ttl: %s", self.names[0], failed)
-        except BaseException:  # an interrupt, or a cancelled task: the block has ended all the same
+        except BaseException:  # an interrupt, or a cancelled task: the block ends, so the lease must be released
             with cleaning(self.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self.release()
             raise
@@ -300,12 +303,12 @@ class Hold:
     # --- work outside the store
 
     def stage(self, entity: Entity, key: str, value: str) -> None:
-        """Stage a value for ``entity``, where no reader sees it before :meth:`publish`.
+        """Stage a value for ``entity``. No reader sees it before :meth:`publish`.
 
-        For example ``lease.stage(table, "metadata_location", "s3://…/v7.json")``: it will be the property ``key``. If
-        the key is staged again, the newer value counts. No reader ever sees what a late holder stages;
-        ``store.gc(clean_up=…)`` hands it over for removal. Raises LeaseLost; InvalidArgument, also for a value that gc
-        is cleaning up at this moment.
+        For example ``lease.stage(table, "metadata_location", "s3://…/v7.json")``: it becomes the property ``key``. If
+        the key is staged again, the newer value replaces the older one. No reader ever sees a value that a late holder
+        stages; ``store.gc(clean_up=…)`` hands it over for removal. Raises LeaseLost; InvalidArgument, also for a value
+        that gc is cleaning up at this moment.
         """
         if not self._staged().stage(self.tokens()[0], entity, key, value):
             raise self.lose("it has another token by now: another process took it over, or broke it")
@@ -313,11 +316,11 @@ class Hold:
     def publish(self, changes: object = (), *, only: Iterable[Entity] | None = None) -> tuple[Entity, ...]:
         """Make all staged values visible, in one commit that requires the token; return the entities.
 
-        Each staged value becomes a property of its entity. ``changes`` are made in the same commit. They are one or
-        several changes of the one entity with staged values, a mapping from entities to changes, or a function that is
-        called with the transaction. ``only``: publish the values of these entities, and leave the rest staged. Raises
-        LeaseLost, EntityNotFound for an entity that is gone, DropPending for one that is being dropped in steps, and
-        what the changes raise; then nothing is published, and everything stays staged.
+        Each staged value becomes a property of its entity. ``changes`` are made in the same commit: one or several
+        changes of the only entity with staged values, a mapping from entities to changes, or a function that gets the
+        transaction. ``only``: publish the values of these entities, and leave the rest staged. Raises LeaseLost,
+        EntityNotFound for an entity that does not exist any more, DropPending for one that is being dropped in steps,
+        and the errors of the changes. Then nothing is published, and everything stays staged.
         """
         return self._staged().publish(self, changes, only)
 
@@ -335,12 +338,12 @@ class Lease(Hold):
 
     @property
     def name(self) -> str:
-        """The name that is held."""
+        """The name of the lease."""
         return self._grants[0].name
 
     @property
     def token(self) -> int | None:
-        """The fencing token. None: the lock files of this format have none."""
+        """The fencing token. None: the lock files of this format have no tokens."""
         return self._grants[0].token
 
     def __repr__(self) -> str:

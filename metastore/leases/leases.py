@@ -23,22 +23,22 @@ __all__ = ["Leases"]
 H = TypeVar("H", bound=Hold)
 
 _SHARE = 3
-"""A ttl has time for this many renewals, so that two of them may be lost."""
+"""A ttl has time for at least this many renewals, so two of them may fail."""
 _SHORTEST = 0.01
 """The shortest ttl (seconds): a shorter one would be over before its answer."""
 _LAST_LOOK = 1.0
-"""How long an attempt may take at the end of the timeout (seconds)."""
+"""How long the last attempt, at the end of the timeout, may take (seconds)."""
 
 
 class _Ours:
-    """The leases that one process holds. A forked child is another holder."""
+    """The leases that one process holds. A forked child holds its own."""
 
     def __init__(self, clock: Clock) -> None:
         self.incarnation = str(clock.operation_id())
         self.lock = threading.Lock()
         self.held: dict[tuple[tuple[str, ...], str, Alive], Hold] = {}
         self.closed = False
-        """No more are held: the store was closed."""
+        """Whether the store was closed: then no more leases can be held."""
 
 
 class Leases:
@@ -51,7 +51,7 @@ class Leases:
     def __init__(self, book: Book, clock: Clock, deadline: float = 30.0, staging: Staging | None = None) -> None:
         self._book, self._clock, self._deadline, self._staging = book, clock, deadline, staging
         self._by_process = {os.getpid(): _Ours(clock)}
-        """Shared with the copies for other sessions, also after a fork. (``setdefault`` is atomic.)"""
+        """Shared with the copies of this object for other sessions, also after a fork. (``setdefault`` is atomic.)"""
 
     @property
     def _ours(self) -> _Ours:
@@ -70,18 +70,18 @@ class Leases:
     ) -> Lease:
         """Acquire the lease ``name``: ``with store.leases.acquire("compaction") as lease: …``.
 
-        In the ``with`` block it is renewed every ``renew_every`` seconds (a quarter of the ttl, if that is None), and
-        released at its end. Without ``with`` it is renewed from the start if ``renew_every`` is given, else by
-        ``lease.renew()``. Renewing ends with the last thread that keeps it.
+        In the ``with`` block, the lease is renewed every ``renew_every`` seconds (None: a quarter of the ttl); the end
+        of the block releases it. Without ``with``, it is renewed from the start if ``renew_every`` is given, else only
+        by ``lease.renew()``. The renewals end with the last thread that keeps the lease.
 
-        ``ttl``: how long it lasts without a renewal. ``timeout``: how long to wait for it, in the order of arrival; 0:
-        try once. ``owner``: the name that others see (None: this machine and process). ``on_lost`` is called with the
-        lease when it is lost. All times are in seconds.
+        ``ttl``: how long the lease lasts without a renewal. ``timeout``: how long to wait for it, in the order of
+        arrival; 0: try once. ``owner``: the name that others see (None: this machine and process). ``on_lost`` is
+        called with the lease when it is lost. All times are in seconds.
 
-        The same owner in the same thread gets the lease that it holds again, renewed, so that ``with`` blocks nest. The
-        longest of their ttls counts.
+        If the same owner in the same thread already holds the lease, it gets the lease again, renewed. So ``with``
+        blocks can be nested; the longest ttl applies.
 
-        Raises LeaseHeld with the holder and the time when the lease expires: try later, or wait with ``timeout``.
+        Raises LeaseHeld, with the holder and the time when the lease expires: try later, or wait with ``timeout``.
         Raises BackendUnavailable, DeadlineExceeded or OutcomeUnknown if the database did not answer: the lease is not
         acquired. Raises LeaseLost if the answer came after the ttl, and InvalidArgument.
         """
@@ -99,7 +99,7 @@ class Leases:
     ) -> LeaseSet:
         """Acquire several leases at once: all of them, or none. Otherwise like :meth:`acquire`.
 
-        A waiter holds nothing, so that no two callers wait for each other.
+        A waiter holds none of them, so two callers never wait for each other.
         """
         wanted = tuple(sorted({clean_lease(name) for name in items(names, "names")}))
         if not wanted:
@@ -149,9 +149,9 @@ class Leases:
         return hold
 
     def _note(self, key: tuple[tuple[str, ...], str, Alive], hold: Hold) -> None:
-        """Remember a lease, so that its holder gets it again; forget those that are over. Raises StoreClosed."""
+        """Remember a lease, so that its holder can get it again; forget ended leases. Raises StoreClosed."""
         ours = self._ours
-        # called without the lock, because it may call on_lost
+        # is_over is called without the lock, because it may call on_lost
         over = [k for k, h in list(ours.held.items()) if h.is_over()]
         with ours.lock:
             for k in over:
@@ -195,7 +195,7 @@ class Leases:
     # --- what is held
 
     def renew(self, lease: Hold) -> None:
-        """Let a lease last for its ttl from now. Raises LeaseLost, BackendUnavailable, DeadlineExceeded."""
+        """Renew a lease for its ttl from now. Raises LeaseLost, BackendUnavailable, DeadlineExceeded."""
         self._mine(lease).renew()
 
     def release(self, lease: Hold) -> bool:
@@ -210,8 +210,9 @@ class Leases:
     def join(self, name: str, token: int) -> Lease:
         """Return the lease that a parent process holds and renews, to commit under its token.
 
-        ``metastore lease run NAME -- COMMAND`` tells the command both, in METASTORE_LEASE and METASTORE_LEASE_TOKEN.
-        This process neither renews nor releases it. Raises LeaseLost if the lease has another token.
+        ``metastore lease run NAME -- COMMAND`` passes both to the command, in METASTORE_LEASE and
+        METASTORE_LEASE_TOKEN. This process neither renews nor releases it. Raises LeaseLost if the lease has another
+        token.
         """
         name, token = clean_lease(name), positive_integer(token, "a token")
         granted = self._book.granted(name, token)
@@ -223,7 +224,7 @@ class Leases:
         return Lease(self._book, self._clock, (grant,), asked, None, staging=self._staging)
 
     def _look_again(self) -> None:
-        """Renew now what is renewed: another server answers, which may lack the leases that it gave last."""
+        """Renew now the leases that are renewed: another server answers now, which may lack the latest leases."""
         for hold in list(self._ours.held.values()):
             hold._look_again()  # noqa: SLF001  (no user calls it)
 
@@ -238,15 +239,15 @@ class Leases:
     # --- looking, and breaking
 
     def holder(self, name: str, *, expired: bool = False) -> Holder | None:
-        """Return the holder of a lease; None: it has none. One whose time is over is returned only with ``expired``."""
+        """Return the holder of a lease; None: it has no holder. An expired holder is returned only with ``expired``."""
         holder = next(iter(self._book.holders((clean_lease(name),))), None)
         return None if holder is None or (holder.expired and not expired) else holder
 
     def list(self, *, unreadable: Callable[[MetastoreError], object] | None = None) -> Iterator[Holder]:
-        """Yield the holders of all leases, by name. One whose time is over is ``expired`` until it is taken over.
+        """Yield the holders of all leases, by name. A holder whose time is over is ``expired`` until a takeover.
 
-        A lease that cannot be read, such as a damaged lock file, stops nothing: it is left out, and ``unreadable`` gets
-        its error. Without that function, the first such error is raised after all that can be read.
+        A lease that cannot be read, such as a damaged lock file, is left out, and ``unreadable`` gets its error.
+        Without that function, the first such error is raised after all readable leases.
         """
         errors: list[MetastoreError] = []
         yield from self._book.holders(unreadable=errors.append if unreadable is None else unreadable)
@@ -260,14 +261,14 @@ class Leases:
     def audit(self, name: str, *, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:
         """Yield the events of a lease, and the commits under it, oldest first.
 
-        It reaches back as far as gc has left the change feed. A damaged row raises UnreadableRow. With ``unreadable``
-        it is left out, and that function gets the error.
+        It contains the events that gc has not deleted from the change feed. A damaged row raises UnreadableRow. With
+        ``unreadable``, the row is left out, and that function gets the error.
         """
         return self._book.audit(clean_lease(name), unreadable)
 
 
 def _clean_times(ttl: float, timeout: float, renew_every: float | None) -> tuple[float, float]:
-    """Return the ttl and the timeout, checked."""
+    """Check the times, and return the ttl and the timeout."""
     if (ttl := positive_seconds(ttl, "a ttl")) < _SHORTEST:
         raise InvalidArgument(f"a ttl of {ttl} s would be over before its answer; take {_SHORTEST} s at least")
     if timeout != 0 or isinstance(timeout, bool):
@@ -289,7 +290,7 @@ def clean_lease(name: object) -> str:
 
 
 def clean_owner(owner: object) -> str:
-    """Return an owner's name in its normal form; None is this machine and process. Raises InvalidArgument."""
+    """Return an owner's name in its normal form; for None, this machine and process. Raises InvalidArgument."""
     if owner is None:
         return f"{socket.gethostname()}:{os.getpid()}"
     try:

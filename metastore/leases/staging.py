@@ -1,7 +1,7 @@
 """Stage work outside the store, where no reader sees it, and publish it in one commit under the lease.
 
-A late holder may go on to produce files. A value that it stages is refused, or belongs to a token that no lease has any
-more. No commit can publish such a value, no reader sees it, and gc hands it over for removal.
+A late holder may still produce files. A value that it stages is refused, or belongs to a token that is no longer valid.
+No commit can publish such a value, no reader sees it, and gc hands it over for removal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIRST = UUID(int=0)
 
 @dataclass(frozen=True)
 class LeftBehind:
-    """A value that was staged under a lease and never published, and that no commit can publish any more."""
+    """A value that was staged under a lease, but never published, and that no commit can publish any more."""
 
     lease: str
     token: int
@@ -48,7 +48,7 @@ class LeftBehind:
 
 
 class StoreStaging:
-    """Keeps the promises of :class:`metastore.leases.lease.Staging`."""
+    """Stages and publishes values in a store (:class:`metastore.leases.lease.Staging`)."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -154,11 +154,11 @@ def _text(text: object, what: str) -> str:
 
 
 def clear_away(backend: Backend, clean_up: Callable[[LeftBehind], None] | None) -> int:
-    """Call ``clean_up`` with each value that was left behind, then forget it; return how many. None: leave them.
+    """Call ``clean_up`` with each value that was left behind, then delete its row; return how many. None: keep them.
 
-    A visible value is never handed over: one that was published, or that its entity's document holds. A value stays if
-    that document is damaged. If ``clean_up`` raises, the error ends the call, and the next call hands the same value
-    over again.
+    A visible value, which was published or is in its entity's document, is never handed over. A value stays if that
+    document is damaged. If ``clean_up`` raises, the error ends the call, and the next call hands over the same value
+    again.
     """
     rows = backend.leases
     after, count = _FIRST, 0
@@ -178,7 +178,7 @@ def clear_away(backend: Backend, clean_up: Callable[[LeftBehind], None] | None) 
 
 
 def _shown(backend: Backend, staged: Sequence[Staged]) -> tuple[set[UUID], set[UUID]]:
-    """Return the ids of those values that their entities' documents hold, and of those whose documents are damaged."""
+    """Return the ids of the values that their entities' documents hold, and of those whose documents are damaged."""
     shown_now, unreadable = set[UUID](), set[UUID]()
     known = backend.by_id([s.entity_id for s in staged])
     for one, there in zip(staged, known, strict=True):

@@ -1,7 +1,7 @@
-"""The barrier at which clients and driver meet: files in the record folder, which all of them reach.
+"""The barrier where the clients wait for the driver: files in the record folder, which all of them can access.
 
 A client that is ready writes ``meeting/ready-<client>``. When all are ready, the driver writes ``meeting/start`` with
-the wall-clock time at which they begin. ``meeting/stop`` ends them early.
+the wall-clock time of the start. ``meeting/stop`` ends them early.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Barrier"]
 
 _POLL: Final = 0.02
 _LOOK: Final = 0.05
-"""Seconds between two looks for the stop file: a look can take longer than an operation."""
+"""Seconds between two looks for the stop file, because a look can take longer than an operation."""
 
 
 class Barrier:
@@ -30,7 +30,7 @@ class Barrier:
     # --- the driver
 
     def open(self) -> None:
-        """Create the folder."""
+        """Create the folder of the barrier's files."""
         self._folder.mkdir(parents=True)
 
     def ready(self) -> int:
@@ -38,13 +38,13 @@ class Barrier:
         return sum(1 for _ in self._folder.glob("ready-*"))
 
     def start(self, delay: float) -> None:
-        """Let all clients begin in ``delay`` seconds."""
+        """Make all clients begin in ``delay`` seconds."""
         path = self._folder / "start"
         path.with_name(".start").write_text(str(self._clock.micros() + int(delay * 1e6)))
         path.with_name(".start").replace(path)
 
     def stop(self) -> None:
-        """Let each client end after its current operation."""
+        """Make each client end after its current operation."""
         (self._folder / "stop").touch()
 
     # --- a client
@@ -54,7 +54,7 @@ class Barrier:
         (self._folder / f"ready-{number}").touch()
 
     def started(self, gone: Callable[[], bool]) -> float | None:
-        """Wait for the start. Return its time on the monotonic clock; None if the run was stopped before."""
+        """Wait for the start. Return its time on the monotonic clock; None if the run was stopped before the start."""
         path = self._folder / "start"
         while not path.exists():
             if self.is_over(gone):
@@ -66,7 +66,7 @@ class Barrier:
         return began
 
     def is_over(self, gone: Callable[[], bool]) -> bool:
-        """Return whether the driver has stopped the run or is gone. It looks at most every 50 milliseconds."""
+        """Return whether the driver has stopped the run or is gone. Looks for the file every 50 ms at most."""
         now = self._clock.monotonic()
         if not self._stopped and now - self._looked >= _LOOK:
             self._looked = now

@@ -1,7 +1,7 @@
-"""The calls of one client: the public interface with a record of each call. No store error ends the client.
+"""The calls of one client: the public interface, with a record of each call. No error of the store ends the client.
 
-Each returns what the store returned, or None where it raised; :attr:`Calls.last` is the record. Addressed by path
-wherever a path is given; by entity, the record has no path.
+Each call returns the store's result, or None if the store raised an error; :attr:`Calls.last` is its record. The record
+has a path if the call was made by path, not if it was made by entity.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _READS: Final = ("load", "exists", "list")
 
 
 class Within:
-    """A transaction that records its reads. It must not read again what it wrote itself."""
+    """A transaction that records its reads. It must not read entities that it has written."""
 
     def __init__(self, tx: Transaction, operation: Operation) -> None:
         self._tx, self._operation = tx, operation
@@ -61,11 +61,11 @@ class Within:
         return dropped
 
     def restore(self, path: str, kind: str = "table") -> Any:
-        """Bring back what was dropped last under a path."""
+        """Restore the entity that was dropped last under a path."""
         return self._wrote(self._noted("restore", path, kind, lambda: self._tx.manager(kind).restore(path)))
 
     def _noted(self, action: str, path: str, kind: str, call: Callable[[], T]) -> T:
-        """Run one call; an error that the block may catch is a read of the transaction."""
+        """Run one call. An error, which the block may catch, is recorded as a read of the transaction."""
         try:
             return call()
         except MetastoreError as error:
@@ -73,7 +73,7 @@ class Within:
             raise
 
     def _wrote(self, written: Entity) -> Entity:
-        """Record whether the transaction writes anything."""
+        """Record that the transaction writes, if the change had an effect."""
         if written.modified_by == self._operation.principal:
             self._operation.outcome = "applied"
         return written
@@ -86,7 +86,7 @@ class Calls:
         self._store, self._recorder = store, recorder
         self.last: Operation = Operation("", 0, "", None, None, None, "", 0, 0.0)
         self.values: dict[str, float] = {}
-        """Numbers that are recorded with the operations that follow."""
+        """Numbers that are recorded with the next operations."""
 
     @property
     def away(self) -> bool:
@@ -95,7 +95,7 @@ class Calls:
 
     @property
     def missed(self) -> bool:
-        """Whether the last call found nothing where it looked."""
+        """Whether the last call did not find the entity."""
         return self.last.error == EntityNotFound.__name__
 
     def hook(self, attempt: Attempt) -> None:
@@ -145,7 +145,7 @@ class Calls:
     # --- writes
 
     def create(self, path: str, kind: str = "table", *, operation_id: UUID | None = None, **fields: Any) -> Any:
-        """Create an entity, under an operation id of the caller's own if one is given."""
+        """Create an entity, under the caller's operation id if one is given."""
 
         def call(operation: Operation) -> Any:
             operation.operation_id = None if operation_id is None else str(operation_id)
@@ -169,7 +169,7 @@ class Calls:
         return self._call("alter", kind, target if isinstance(target, str) else None, call)
 
     def rename(self, path: str, to: str, kind: str = "table") -> Any:
-        """Rename an entity to the whole path ``to``. If the parent is another, it is a move."""
+        """Rename an entity to the full path ``to``. If the parent differs, this is a move."""
 
         def call(operation: Operation) -> Any:
             renamed = self._store.manager(kind).rename(path, to, principal=operation.principal)
@@ -192,7 +192,7 @@ class Calls:
         return self._call("drop_cascade" if cascade else "drop", kind, path, call)
 
     def restore(self, path: str, kind: str = "table") -> Any:
-        """Bring back what was dropped last under a path."""
+        """Restore the entity that was dropped last under a path."""
 
         def call(operation: Operation) -> Any:
             found = self._store.manager(kind).restore(path, principal=operation.principal)
@@ -202,7 +202,7 @@ class Calls:
         return self._call("restore", kind, path, call)
 
     def transaction(self, path: str, fn: Callable[[Within], T]) -> T | None:
-        """Run ``fn`` as one commit. ``path`` tells people where; it has no other effect."""
+        """Run ``fn`` as one commit. ``path`` shows people where, and has no other effect."""
 
         def call(operation: Operation) -> T:
             return self._store.run(lambda tx: fn(Within(tx, operation)), principal=operation.principal)
@@ -260,7 +260,7 @@ class Calls:
 
 
 def _note(operation: Operation, entity: Entity) -> None:
-    """Record the entity that a mutation returned. The operation wrote if it is the last modifier."""
+    """Record the entity that a mutation returned. The operation wrote if the entity was last modified by it."""
     operation.entity_id, operation.version_after = entity.id, entity.version
     if entity.modified_by == operation.principal:
         operation.outcome = "applied"

@@ -26,9 +26,9 @@ from metastore.store import Store, open_store
 __all__ = ["Assignment", "calls_made", "run_client"]
 
 _DEADLINE: Final = 10.0
-"""The deadline of a call in seconds. A run ends at most so much later."""
+"""The deadline of a call (seconds). A run may end later by as much."""
 _AGAIN: Final = 0.05
-"""Seconds between two tries to reach a database that is away."""
+"""Seconds between two attempts to reach an unavailable database."""
 _Gone = Callable[[], bool]
 
 
@@ -39,7 +39,7 @@ class Assignment:
     url: str
     folder: str
     run: str
-    """A part of the clients' names that no other run in this database has."""
+    """The prefix of the clients' names, unique among the runs on this database."""
     scenario: Scenario
     clients: int
     seconds: float | None
@@ -53,7 +53,7 @@ class Assignment:
 
 
 def run_client(assignment: Assignment, number: int, attempt: int, clock: Clock = SYSTEM) -> None:
-    """Run client ``number`` until the time is over. ``attempt`` > 0: the client before it was killed."""
+    """Run client ``number`` until the time is over. ``attempt`` > 0: its previous incarnation was killed."""
     logging.getLogger("metastore").addHandler(logging.NullHandler())
     folder = Path(assignment.folder)
     parent = os.getppid()
@@ -85,7 +85,7 @@ class _Client:
         return 0 if self._calls is None else self._calls.last.number
 
     def run(self, recorder: Recorder, gone: _Gone) -> bool:
-        """Call the store until the run is over. Return whether the work was finished before."""
+        """Call the store until the run is over. Return whether the work was finished before that."""
         store = self._open(gone)
         if store is None:
             return False
@@ -98,7 +98,7 @@ class _Client:
             return finished
 
     def _open(self, gone: _Gone) -> Store | None:
-        """Return the store; wait for the database if it is away. None: the run was stopped before."""
+        """Return the store; wait for an unavailable database. None: the run was stopped before that."""
         while not self._barrier.is_over(gone):
             try:
                 return open_store(self._assignment.url, deadline=_DEADLINE, hooks=[self._hook])
@@ -137,7 +137,7 @@ class _Client:
 
 
 def _recorder(folder: Path, client: str, attempt: int) -> tuple[Recorder, str, int]:
-    """Return the log of a new incarnation of ``client``, its name and its number."""
+    """Return the log of a new incarnation of ``client``, with the incarnation's name and number."""
     while True:
         name = f"{client}.{attempt}" if attempt else client
         try:
@@ -148,7 +148,7 @@ def _recorder(folder: Path, client: str, attempt: int) -> tuple[Recorder, str, i
 
 @contextmanager
 def _left_to_the_driver() -> Iterator[None]:
-    """Ignore Ctrl-C here: the driver handles it and tells the clients when to end."""
+    """Ignore Ctrl-C in a client: the driver handles it, and tells the clients when to end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -160,12 +160,12 @@ def _left_to_the_driver() -> Iterator[None]:
 
 
 def _tell(folder: Path, name: str, client: _Client, finished: bool) -> None:
-    """Write the client's metrics to ``metrics/<client>.json``."""
+    """Write the client's metrics, and whether it finished, to ``metrics/<client>.json``."""
     (folder / "metrics").mkdir(exist_ok=True)
     metrics = {"finished": finished, "calls": client.calls, "metrics": client.metrics}
     (folder / "metrics" / f"{name}.json").write_text(json.dumps(metrics))
 
 
 def calls_made(folder: Path) -> dict[str, int]:
-    """Return how many calls each client has made, of those that ended in order."""
+    """Return how many calls each client made, for clients that ended in an orderly way."""
     return {path.stem: json.loads(path.read_text())["calls"] for path in sorted((folder / "metrics").glob("*.json"))}

@@ -15,7 +15,7 @@ _OURS: Final = "metastore loadtest"
 
 
 def names_of(metalake: str) -> tuple[str, str]:
-    """Return the catalog's names. Raises InvalidArgument unless ``metalake`` is one name."""
+    """Return the names on the path of the catalog. Raises InvalidArgument unless ``metalake`` is one name."""
     names = parse_path(metalake)
     if len(names) != 1:
         raise InvalidArgument(f"a load test has a metalake for itself: {metalake!r} is not one name")
@@ -33,7 +33,7 @@ def check_ground(store: Store, metalake: str) -> None:
 
 
 def make_ground(store: Store, metalake: str) -> str:
-    """Drop the previous run's metalake, and return the path of a new, empty catalog. gc collects the old one."""
+    """Drop the previous run's metalake, and return the path of a new, empty catalog. gc deletes the old one later."""
     check_ground(store, metalake)
     names = names_of(metalake)
     store.metalakes.drop(names[:1], cascade=True)

@@ -1,4 +1,4 @@
-"""``loadtest``: many clients on Spark call one store; what they see is recorded, checked and reported.
+"""``loadtest``: many clients on Spark call one store; their calls are recorded, checked and reported.
 
     driver      check URL, scenario and master before anything is written
     executors   a task for each client: connect, and wait for the others
@@ -43,7 +43,7 @@ __all__ = ["LoadTest", "Run", "run"]
 
 _CLIENTS: Final = 8
 _PATIENCE: Final = 10.0
-"""Seconds for the database to answer before anything is begun."""
+"""Seconds in which the database must answer before the test begins."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Run:
     clients: int
     checked: Checked
     findings: tuple[Finding, ...]
-    """The findings of the checker, and the promises that the scenario broke."""
+    """The findings of the checker, and one for each broken promise of the scenario."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class LoadTest:
     runs: tuple[Run, ...]
     interrupted: bool
     report: Path | None
-    """None: it was interrupted before there was anything to report."""
+    """None: it was interrupted before there were results."""
     analysis: Analysis | None
 
     @property
     def clean(self) -> bool:
-        """Whether the checker found nothing and missed no client's records, and the scenario kept its promises."""
+        """Whether there are no findings, no missing records of a client, and no broken promises."""
         return not any(run.findings or run.checked.missing for run in self.runs)
 
 
@@ -141,7 +141,7 @@ def _folder(out: str | Path | None, scenario: Scenario, clock: Clock) -> Path:
 
 
 def _spark_job() -> Any:
-    """Import what needs Spark. Raises InvalidArgument where it is missing."""
+    """Import the module that needs Spark. Raises InvalidArgument if a package is missing."""
     try:
         from metastore.loadtest import spark_job  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -196,7 +196,7 @@ class _Job:
         return "interrupted" if self.interrupted else "done"
 
     def _run(self, context: SparkContext, folder: Path, clients: int) -> Run | None:
-        """Run so many clients. Return None if the run was interrupted before they began."""
+        """Run ``clients`` clients. Return None if the run was interrupted before they began."""
         new = [path for path in (folder, *folder.parents) if not path.exists()]
         about = self._facts(clients)
         ground = format_path(names_of(self.metalake))
@@ -208,7 +208,7 @@ class _Job:
             begun = self._clients(context, assignment, monitor, about)
         except BaseException:
             if "since" not in about and new:
-                shutil.rmtree(new[-1], ignore_errors=True)  # nothing has begun
+                shutil.rmtree(new[-1], ignore_errors=True)  # no client has begun
             raise
         if not begun:
             return None
@@ -272,7 +272,7 @@ class _Job:
 
 
 def _finished(folder: Path, clients: int) -> bool:
-    """Return whether each client finished its work at its first try."""
+    """Return whether each client finished its work in its first incarnation."""
     metrics = [json.loads(path.read_text()) for path in (folder / "metrics").glob("*.json")]
     logs = sum(1 for _ in (folder / "log").iterdir())
     return len(metrics) == logs == clients and all(one["finished"] for one in metrics)

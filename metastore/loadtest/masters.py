@@ -1,4 +1,7 @@
-"""Spark masters: how many clients one runs at once, and whether it answers. Checked before Spark starts."""
+"""Spark masters: how many clients a master can run at once, and whether it answers.
+
+Both are checked before the start.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ _CLUSTER: Final = re.compile(r"local-cluster\[ *(\d+) *, *(\d+) *, *\d+ *\]")
 _KNOWN: Final = re.compile(r"(spark|k8s|yarn)\b")
 _MOST_HERE: Final = 1000
 _PATIENCE: Final = 5.0
-"""Seconds for a master to take a connection."""
+"""Seconds in which a master must accept a connection."""
 
 
 def slots(master: str) -> int | None:
-    """Return how many tasks ``master`` runs at once; None: it does not say."""
+    """Return how many tasks ``master`` runs at once; None: its URL does not show it."""
     if matched := _LOCAL.fullmatch(master):
         return (os.cpu_count() or 1) if matched[1] == "*" else int(matched[1] or 1)
     if matched := _CLUSTER.fullmatch(master):
@@ -29,7 +32,7 @@ def slots(master: str) -> int | None:
 
 
 def check_master(master: str, clients: int) -> None:
-    """Raise InvalidArgument or BackendUnavailable for a master that cannot run so many clients at once."""
+    """Raise InvalidArgument or BackendUnavailable if a master cannot run ``clients`` clients at once."""
     room = slots(master)
     if room is None and not _KNOWN.match(master):
         raise InvalidArgument(
@@ -46,7 +49,7 @@ def check_master(master: str, clients: int) -> None:
 
 
 def _check_there(master: str) -> None:
-    """Raise BackendUnavailable unless one of the masters in the URL takes a connection."""
+    """Raise BackendUnavailable unless one of the masters in the URL accepts a connection."""
     hosts = [_address(part, master) for part in master.removeprefix("spark://").split(",")]
     reasons = []
     for host, port in hosts:

@@ -10,10 +10,12 @@ from typing import Final, NamedTuple
 __all__ = ["Monitor", "Progress"]
 
 _END: Final = b'{"end":{'
-"""JSON escapes every quote inside a string, so this appears only at the beginning of a line. ``_CAUSE`` likewise."""
+"""JSON escapes each quote inside a string, so this text appears only at the beginning of a line. ``_CAUSE`` is safe for
+the same reason.
+"""
 _CAUSE: Final = re.compile(rb'\{"cause":"([^"]*)"')
 _MOST: Final = 8 << 20
-"""Bytes of one log that are read at a time."""
+"""How many bytes of one log are read at a time."""
 
 
 class Progress(NamedTuple):
@@ -22,13 +24,13 @@ class Progress(NamedTuple):
     what: str
     seconds: float = 0.0
     of: float | None = None
-    """The length of the run in seconds, where it is known."""
+    """The length of the run in seconds, if it is known."""
     operations: int = 0
     conflicts: int = 0
 
 
 class Monitor:
-    """Counts the operations in the logs, reading what was added since the last look."""
+    """Counts the operations in the logs. Each look reads only the lines that were added since the last one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "log"
@@ -46,7 +48,7 @@ class Monitor:
                     file.seek(self._read[path.name])
 
     def _count(self, name: str, data: bytes) -> bool:
-        """Count whole lines; return whether there were any."""
+        """Count complete lines; return whether there were any."""
         size = data.rfind(b"\n") + 1
         self._read[name] = self._read.get(name, 0) + size
         for line in data[:size].splitlines():

@@ -20,7 +20,7 @@ from metastore.errors import (
 __all__ = ["outcome_of", "seen_by"]
 
 _GAVE_UP = (BackendUnavailable, DeadlineExceeded, RetriesExhausted, ScopeFrozen)
-"""Errors of operations that were tried until the time was over and lost each attempt."""
+"""Errors of operations that lost each attempt until their time was over."""
 
 
 def outcome_of(error: MetastoreError) -> Outcome:
@@ -33,7 +33,7 @@ def outcome_of(error: MetastoreError) -> Outcome:
 
 
 def seen_by(error: MetastoreError, action: str, path: str, kind: str | None = None) -> list[Seen]:
-    """Return the reads that ``error`` proves, for an operation that was addressed by ``path``."""
+    """Return the reads that ``error`` proves, for an operation by the path ``path``."""
     if isinstance(error, NotEmpty):
         return [Seen(path, True, kind=kind, of="children")]
     if isinstance(error, EntityNotFound) and action == "restore":

@@ -17,7 +17,7 @@ __all__ = ["check_new", "facts", "write_facts"]
 
 
 def check_new(folder: Path) -> None:
-    """Raise InvalidArgument if there is a run in ``folder`` already, or it is not a folder."""
+    """Raise InvalidArgument if ``folder`` already has a run, or is not a folder."""
     if folder.exists() and not folder.is_dir():
         raise InvalidArgument(f"{folder} is not a folder: choose another, --out")
     if any((folder / name).exists() for name in ("run.json", "log", "operations", "meeting")):
@@ -41,7 +41,7 @@ def facts(url: str, scenario: str, parameters: dict[str, Any], clock: Clock, **m
 
 
 def write_facts(folder: Path, values: dict[str, Any]) -> None:
-    """Write ``run.json``, whole or not at all."""
+    """Write ``run.json`` atomically."""
     path = folder / "run.json"
     path.with_name(".run.json").write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     path.with_name(".run.json").replace(path)

@@ -1,7 +1,7 @@
 """The Spark job of a run: a task for each client, all at once.
 
-The job runs in a separate thread. The driver waits until all clients are ready, lets them begin together, and
-watches their logs. After an interrupt it lets each client end its operation, and cancels those that do not end.
+The job runs in a separate thread. The driver waits until all clients are ready, starts them together, and watches their
+logs. After an interrupt, it lets each client end its operation, and cancels those that do not end.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _POLL: Final = 0.2
 _DELAY: Final = 0.2
 """Seconds from the last client's arrival to the start."""
 _PATIENCE: Final = 60.0
-"""Seconds in which one more client must arrive, and in which all must have ended."""
+"""Seconds within which one more client must arrive, and within which all must end."""
 _GRACE: Final = 15.0
 """Seconds that clients have to end after the stop: an operation lasts ten at most."""
 
 
 @contextmanager
 def loadtest_context(master: str, clients: int) -> Iterator[SparkContext]:
-    """Give a Spark context with room for so many clients. Ctrl-C stays ours, for Spark would kill the clients."""
+    """Give a Spark context with room for all clients. Ctrl-C keeps its handler: Spark's would kill the clients."""
     mine = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
     with spark_context(master, _OPTIONS) as context:
@@ -73,8 +73,8 @@ def run_clients(
 ) -> bool:
     """Run all clients until their time is over. ``prepare`` is called when all are ready, before they begin.
 
-    Return False after an interrupt: the record folder has what was done so far. Raises BackendUnavailable if Spark
-    gives up, InvalidArgument if the master cannot run so many clients at once.
+    Return False after an interrupt: the record folder has the operations so far. Raises BackendUnavailable if Spark
+    gives up, InvalidArgument if the master cannot run all clients at once.
     """
     barrier = Barrier(Path(assignment.folder), clock)
     barrier.open()
@@ -140,7 +140,7 @@ def _too_few(ready: int, assignment: Assignment, master: str) -> Exception:
 
 
 def _watch(job: Future[None], assignment: Assignment, monitor: Monitor, tell: Tell, clock: Clock) -> None:
-    """Report the progress until all clients have ended, or do nothing any more because their executors are gone."""
+    """Report the progress until all clients have ended, or are inactive because their executors are gone."""
     began = busy = clock.monotonic() + _DELAY
     ends = began + (assignment.seconds or 0.0)
     while not job.done():
@@ -165,7 +165,7 @@ def _pause(job: Future[None]) -> None:
 
 
 def _end(job: Future[None], context: SparkContext, group: str, barrier: Barrier) -> None:
-    """Stop all clients. A second Ctrl-C does not wait for them."""
+    """Stop all clients, and wait for them. A second Ctrl-C ends the wait."""
     barrier.stop()
     try:
         job.exception(_GRACE)

@@ -1,4 +1,4 @@
-"""The process from which Spark forks the clients. It imports all that a client needs, once for all clients.
+"""The process from which Spark forks the clients. It imports all modules that a client needs, once for all clients.
 
 Spark starts it instead of ``pyspark.daemon`` (``spark.python.daemon.module``), and it does the same work.
 """

@@ -1,1 +1,1 @@
-"""The past: positions, views of what was there at one, pins that keep it, what changed between two, and going back."""
+"""The past: views of the store at a position, pins that keep a position, differences between two positions, reverts."""

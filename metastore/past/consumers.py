@@ -1,7 +1,7 @@
 """Consumers: named readers of the feed, whose positions the database keeps.
 
-A position moves by compare-and-swap, so that of two instances of one consumer only one moves it. With ``run`` the
-position and what the consumer writes are one commit: the effect of each change is there exactly once.
+A position moves by compare-and-swap: if two instances of one consumer try at once, only one succeeds. With ``run``, the
+position and the consumer's writes are one commit, so each change takes effect exactly once.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["Consumer", "Consumers", "Lag"]
 
 
 class Lag(NamedTuple):
-    """How far a consumer is behind."""
+    """How far a consumer is behind the feed."""
 
     changes: int
-    """How many changes it has not read."""
+    """The number of unread changes."""
     seconds: float
-    """The age of the oldest unread change (seconds); 0: there is none."""
+    """The age of the oldest unread change (seconds); 0: no change is unread."""
 
 
 class Consumers:
@@ -42,7 +42,7 @@ class Consumers:
         self._session = session
 
     def get(self, name: str, *, start: str = "now") -> Consumer:
-        """Return the consumer with this name; create it at ``start`` if there is none.
+        """Return the consumer with this name; if it does not exist, create it at ``start``.
 
         ``start`` is "now", "beginning" (the oldest position after which gc has kept all changes) or a position. Raises
         InvalidArgument for anything else, HistoryGone for a position that is too old: take "beginning".
@@ -63,15 +63,16 @@ class Consumers:
         return [Consumer(self._session, row, run) for row in self._session.backend.readers.consumers()]
 
     def drop(self, name: str) -> bool:
-        """Forget a consumer, so that gc no longer waits for it; False: there is none."""
+        """Delete a consumer, so that gc no longer waits for it; False: it does not exist."""
         check_whole(self._session)
         return self._session.backend.readers.drop_consumer(clean_name(name))
 
 
 class Consumer:
-    """A named reader of the feed. An instance reads from the position that it knows, and moves on when it commits.
+    """A named reader of the feed. An instance reads from the position that it knows, and a commit moves that position.
 
-    Several threads may call ``run`` of one instance. ``read`` and ``commit`` belong together: give each thread its own.
+    Several threads may call ``run`` of one instance. ``read`` and ``commit`` belong together: each thread that calls
+    them needs its own instance.
     """
 
     def __init__(self, session: Session, row: ConsumerRow, run: str | None) -> None:
@@ -83,17 +84,19 @@ class Consumer:
 
     @property
     def position(self) -> str:
-        """The position up to which it has read, as this instance knows it."""
+        """The position up to which this instance knows that the consumer has read."""
         return position_at(self._session.backend, self._seq)
 
     def lag(self) -> Lag:
-        """Return how far it is behind."""
+        """Return how far the consumer is behind."""
         backend = self._session.backend
         count, oldest = backend.past.later(self._seq)
         return Lag(count, 0.0 if oldest is None else max(0.0, (backend.now() - oldest) / 1e6))
 
     def read(self, limit: int = 500, unreadable: Unreadable | None = None) -> list[Change]:
-        """Return the next changes, at most ``limit``; []: there are none now. It does not move the position.
+        """Return the next changes, at most ``limit``; []: there are no more at present.
+
+        This does not move the position.
 
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
         HistoryGone if gc has deleted unread changes: read the tables again, and ``reset`` the consumer. VersionConflict
@@ -143,7 +146,7 @@ class Consumer:
     def reset(self, start: str) -> None:
         """Move to "now", "beginning" (see ``Consumers.get``) or a position, also after HistoryGone.
 
-        Raises VersionConflict, EntityNotFound, HistoryGone and InvalidArgument, as ``commit`` does.
+        Raises the same errors as ``commit``.
         """
         _check_start(start)
         self._move(_start(self._session, start))
@@ -162,12 +165,13 @@ class Consumer:
         *,
         lease: Fencing | None = None,
     ) -> int:
-        """Call ``fn(tx, changes)`` with the next changes; commit what it writes, and the position, in one commit.
+        """Call ``fn(tx, changes)`` with the next changes; commit its writes and the new position in one commit.
 
-        Return the number of changes; 0: there are none now, and ``fn`` was not called. ``fn`` may run several times, as
-        in ``store.run``. The changes that it makes appear in the feed, too. With a ``lease``, only the instance that
-        holds it works. Raises LeaseLost if the lease is lost (acquire it again), VersionConflict if another instance
-        was faster (call again). Nothing of this call is written then. Raises as ``read`` does, and what ``fn`` raises.
+        Return the number of changes; 0: there are no more at present, and ``fn`` was not called. ``fn`` may run several
+        times, as in ``store.run``. The changes that it makes appear in the feed, too. With a ``lease``, only the
+        instance that holds it can commit. Raises LeaseLost if the lease is lost (acquire it again), VersionConflict if
+        another instance was faster (call again); then nothing of this call is written. Also raises the errors of
+        ``read`` and of ``fn``.
         """
         function(fn, "what a consumer runs")
         call = Call(lease=lease)
@@ -224,7 +228,7 @@ def _check_start(start: object) -> None:
 
 
 def _start(session: Session, start: str) -> int:
-    """Return the number from which a consumer reads on. Raises InvalidArgument, HistoryGone."""
+    """Return the number of the position where a consumer starts. Raises InvalidArgument, HistoryGone."""
     if start == "now":
         return last(session)
     return session.backend.feed_start()[1] if start == "beginning" else _readable(session, start)

@@ -1,9 +1,9 @@
-"""The difference between two positions: the changes of the feed between them, folded for each entity.
+"""The difference between two positions: the feed's changes between them, combined into one difference for each entity.
 
-It reads all changes between the two, and looks up where each changed entity was at both, without documents. So its cost
-grows with the number of changes, not with the tree. For changes elsewhere it remembers only ids. An entity whose path
-changed only because one above it was renamed has no difference. A relation belongs to its object, and exists while both
-of its ends are live.
+It reads all changes between the two, and looks up the place of each changed entity at both, without documents. So its
+cost grows with the number of changes, not with the size of the tree. For changes outside of ``under``, it keeps only
+ids. An entity whose path changed only because an ancestor was renamed has no difference. A relation belongs to its
+object, and exists while both of its ends are live.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 _AT_ONCE = 500
 """How many entities are looked up at once."""
 _REMEMBERED = 50_000
-"""For so many entities it remembers whether they are in the place; for others it asks again."""
+"""For how many entities it remembers whether they are at or below ``under``."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Difference:
     """The difference of one entity, owned row or relation between two positions."""
 
     action: str
-    """"created", "altered", "renamed", "moved", "restored" or "dropped". A renamed or moved one may be altered too."""
+    """"created", "altered", "renamed", "moved", "restored" or "dropped". A renamed or moved one may be altered, too."""
     kind: str
     entity_id: int
     path_before: str | None
@@ -56,11 +56,11 @@ class Difference:
     version_before: int | None
     version_after: int | None
     changes: tuple[EntityChange, ...]
-    """All changes between the two, in their order."""
+    """All changes between the two positions, in their order."""
     other_path: str | None = None
-    """Of a relation: the path of its other end. ``path_before`` and ``path_after`` are the object's."""
+    """For a relation: the path of its other end. ``path_before`` and ``path_after`` are the object's paths."""
     value: str | None = None
-    """Of a relation: its value."""
+    """The value of a relation."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as plain JSON values."""
@@ -70,22 +70,22 @@ class Difference:
 
 
 class Ends(NamedTuple):
-    """The relation that differs: its kind and slot, and the entities at its two ends (none: it is not there)."""
+    """The relation that differs: its kind and slot, and the ids of the entities at its ends ((): it does not exist)."""
 
     kind: str
     slot: int
     now: tuple[int, ...]
-    """Before the change."""
+    """The ends at the first position. For a revert, that is the present."""
     ids: tuple[int, ...]
-    """Afterwards."""
+    """The ends at the second position."""
 
 
 class Differing(NamedTuple):
-    """A difference, and what it is of."""
+    """A difference, and the owner of the row or the relation that differs."""
 
     difference: Difference
     owner_id: int | None = None
-    """Of an owned row or relation: the entity that it hangs on."""
+    """For an owned row or a relation: the entity that owns the row, or that the relation goes from."""
     relation: Ends | None = None
 
 
@@ -94,13 +94,13 @@ class _Folded:
     """The steps of one entity, owned row or relation between the two positions."""
 
     first: Step
-    """This and the last step are without their texts, which may have a megabyte."""
+    """The first and the last step are kept without their texts, which may have a megabyte."""
     last: Step
     key: RelationKey | None = None
     changes: list[dict[str, Any]] = field(default_factory=list)
 
     def versions(self, *, backwards: bool) -> tuple[int | None, int | None]:
-        """Return the versions that a row, whose steps say whether it was there, had before and after; None: none."""
+        """Return the versions of a row or relation before and after; None: it did not exist. Its steps show this."""
         early = None if self.first.action == "create" else (self.first.version or 0) - 1
         late = None if self.last.action in ("drop", "purge") else self.last.version
         return (late, early) if backwards else (early, late)
@@ -109,7 +109,7 @@ class _Folded:
 def differences(before: PastReads, after: PastReads, under: int | None) -> Iterator[Difference]:
     """Yield what differs between two positions, in path order; with ``under``, at and below an entity.
 
-    From a later position to an earlier one, it yields what going back would do. Raises HistoryGone.
+    If ``a`` is later than ``b``, it yields the changes that a revert would make. Raises HistoryGone.
     """
     return (one.difference for one in differing(before, after, under))
 
@@ -138,7 +138,7 @@ def differing(before: PastReads, after: PastReads, under: int | None, *, hidden:
 
 @dataclass
 class _Below:
-    """Says what is at or below an entity, at one of two positions."""
+    """Says which entities are at or below ``under``, at one of two positions."""
 
     under: int
     before: PastReads
@@ -147,7 +147,7 @@ class _Below:
     _known: dict[int, bool] = field(default_factory=dict)
 
     def has(self, ids: Sequence[int]) -> list[bool]:
-        """Say it of each of these entities."""
+        """Say for each of these entities whether it is at or below ``under``."""
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         if new := list(dict.fromkeys(i for i in ids if i not in self._known)):
@@ -161,14 +161,14 @@ class _Below:
         return [self._known[i] for i in ids]
 
     def _coming_back(self, found: Iterable[Way]) -> set[int]:
-        """Return which of the entities above these stood there at the second position, where that is asked for."""
+        """Return the ancestors of these entities that were there at the second position; none unless ``hidden``."""
         if not self.hidden:
             return set()
         above = sorted({i for way in found for i in way.ids[:-1]})
         return {i for i, then in self.after.ways(above).items() if self._leads(None, then)}
 
     def wants(self, steps: Sequence[Step]) -> list[bool]:
-        """Whether each step may be of something there. The object of an exclusive relation may change."""
+        """Whether each step may concern an entity there. An exclusive relation may: its object may change."""
         of = [None if step.other_id is None else relation_named(step.kind or "") for step in steps]
         subjects = [
             (step.other_id if kind is not None and kind.to_the_object else step.owner_id or step.entity_id) or 0
@@ -178,7 +178,7 @@ class _Below:
         return [there or other for there, other in zip(self.has(subjects), changes, strict=True)]
 
     def _leads(self, old: Way | None, new: Way | None) -> bool:
-        """Whether one of the ways to an entity, at the two positions, leads through the place."""
+        """Whether one of an entity's paths, at the two positions, leads through ``under``."""
         was = old is not None and (self.hidden or old.live) and self.under in old.ids
         return was or (new is not None and new.live and self.under in new.ids)
 
@@ -196,7 +196,7 @@ def _in_path_order(one: Differing) -> tuple[Any, ...]:
 
 
 def scope_at(reads: PastReads, under: Target | None, kind: str | None) -> int | None:
-    """Return the id of what is at a path. Raises EntityNotFound, DropPending, InvalidArgument if it is several."""
+    """Return the id of the entity at a path. Raises EntityNotFound, DropPending; InvalidArgument for several."""
     check_kind(under, kind)
     if under is None:
         return None
@@ -209,7 +209,7 @@ def scope_at(reads: PastReads, under: Target | None, kind: str | None) -> int | 
 def _folded(steps: Iterable[Step], below: _Below | None) -> tuple[dict[int, _Folded], dict[RelationKey, _Folded]]:
     """Return the steps of each entity and owned row by its id, and those of each relation by its key.
 
-    ``below``: only of what is there; the rest is left out page by page, so that it takes no memory.
+    ``below``: only the steps of entities there; all others are left out page by page, so that they take no memory.
     """
     entities: dict[int, _Folded] = {}
     relations: dict[RelationKey, _Folded] = {}
@@ -258,7 +258,7 @@ def _relations(
     hidden: bool,
 ) -> Iterator[Differing]:
     between = [_between(one) for one in some]
-    if below is not None:  # only now the other end of an exclusive relation is known
+    if below is not None:  # the other end of an exclusive relation is known only now
         between = list(compress(between, below.has([_object_of(one) for one in between])))
     low, high = (after, before) if backwards else (before, after)
     pairs = connected(between, low, high, also=before if hidden else None)

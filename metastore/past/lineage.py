@@ -1,7 +1,7 @@
 """Describe a changed table as an OpenLineage dataset with its facets.
 
-https://openlineage.io/spec/2-0-2/OpenLineage.json and the facets that ``_FACETS`` names.
-A test lets OpenLineage's own client read them (``make openlineage-client``).
+The formats are https://openlineage.io/spec/2-0-2/OpenLineage.json and those of the facets in ``_FACETS``. A test lets
+OpenLineage's own client read them (``make openlineage-client``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FACETS: Final = {
         f"{_SPEC}/1-0-1/LifecycleStateChangeDatasetFacet.json#/$defs/LifecycleStateChangeDatasetFacet"
     ),
 }
-"""The schema of each facet, in the version that has its fields."""
+"""The schema of each facet, in the version that has the fields used here."""
 _STATES: Final = {
     "create": "CREATE",
     "restore": "CREATE",
@@ -34,11 +34,11 @@ _STATES: Final = {
     "rename": "RENAME",
     "move": "RENAME",
 }
-"""The events of the dataset; everything else is ALTER."""
+"""The dataset's state change for each action; any other action is ALTER."""
 
 
 def dataset(change: Change, namespace: str) -> dict[str, Any] | None:
-    """Return the dataset with its facets; None: the change is not of a table."""
+    """Return the dataset with its facets; None: the change does not concern a table."""
     if change.kind != "table":
         return None
     name = change.path_after or change.path_before or str(change.entity_id)

@@ -1,4 +1,4 @@
-"""Pins: positions with names, whose past gc keeps."""
+"""Pins: named positions whose past gc keeps."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["Pin", "add_pin", "all_pins"]
 
 @dataclass(frozen=True)
 class Pin:
-    """A named position. gc keeps what the past shows at it until the pin is removed, or expires."""
+    """A named position. gc keeps the past at it until the pin is removed, or expires."""
 
     name: str
     position: str
     created_by: str | None
     created_at: datetime
     expires_at: datetime | None
-    """None: it stays until it is removed."""
+    """None: the pin stays until it is removed."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the pin as plain JSON values."""

@@ -1,6 +1,6 @@
-"""Plan a return to a position: which entities change places, which are dropped, and which get their old content.
+"""Plan a revert to a position: which entities move, which are dropped, and which get back their old content.
 
-A plan follows from the differences between now and then. It is a list of steps, each about one entity. A step looks at
+A plan is made from the differences between now and then. It is a list of steps, each about one entity. A step checks
 the present state when it runs, so a step that runs again changes nothing. The order of the steps:
 
 1. entities get back their places, parents first;
@@ -38,18 +38,18 @@ from metastore.port.unreadable import naming
 __all__ = ["COUNTERS", "ROWS", "Goal", "Plan", "Step", "in_batches", "parent_of", "planned", "rows_of"]
 
 _STAYS = ("source", "crawl", "drop", "job")
-"""Kinds that record events, not a state: crawls, drops in steps, jobs. They do not go back."""
+"""Kinds that record events, not a state: crawls, drops in steps, jobs. A revert leaves them alone."""
 ROWS = ("partition", "statistic", "model_version", "origin")
-"""Owned rows that are put back by their names; those of partitions' statistics follow their partitions."""
+"""Kinds of owned rows that are put back by name. The statistics of partitions are put back with their partitions."""
 COUNTERS = ("last_column_id", "latest_version")
-"""Fields of documents that do not go back: a number that was given to a column or a version is not given again."""
+"""Fields of documents that a revert leaves alone, because the number of a column or version is never used again."""
 _OF_PARTITIONS = ("partition", "partition_statistic")
 _GO_BACK = {*ROWS, *_OF_PARTITIONS}
 """The kinds of owned rows that can be put back."""
 _SHOWN = 20
-"""How many paths a message names."""
+"""How many paths a message names at most."""
 _ALL = 1_000_000
-"""More rows than one table can have in a transaction."""
+"""A limit above the number of rows that one table can have in a transaction."""
 _AT_ONCE = 1000
 _DESTROYED = (FinishColumnDrop, FinishPartitionDrop)
 
@@ -58,14 +58,14 @@ _Place = tuple[int, str, str]
 
 
 class Goal(NamedTuple):
-    """The old place of an entity, to which it goes back."""
+    """The old place of an entity, to which a revert moves it."""
 
     id: int
     kind: str
     parent_id: int
     name: str
     place: _Place
-    """The parent, the family, and the name as it is compared there."""
+    """The parent, the family, and the name as the parent's catalog compares it."""
     depth: int
     in_use: bool
 
@@ -83,18 +83,18 @@ class Plan:
     goals: dict[int, Goal] = field(default_factory=dict)
     """The entities that exist after the revert, by id."""
     new: list[Differing] = field(default_factory=list)
-    """The entities to drop, the topmost first."""
+    """The entities to drop, parents first."""
     places: dict[_Place, int] = field(default_factory=dict)
-    """Which of these entities has a place now."""
+    """By place: the id of the plan's entity that occupies it now."""
     holders: set[int] = field(default_factory=set)
-    """The present parents of entities with a goal: none is dropped before these have left it."""
+    """The present parents of entities with a goal. None of them is dropped before these entities have left it."""
     rows: dict[int, set[str]] = field(default_factory=dict)
     """By owner: the kinds of owned rows that differ."""
     relations: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
-    """By the entity that they go from: the kinds and slots of relations that differ."""
+    """By the entity that the relations go from: the kinds and slots of those that differ."""
 
     def steps(self) -> list[Step]:
-        """Return what to do, in order."""
+        """Return the steps, in order."""
         puts = sorted(self.goals.values(), key=lambda goal: goal.depth)
         filled = dict.fromkeys([*(goal.id for goal in puts), *self.rows, *self.relations])
         return [
@@ -106,9 +106,9 @@ class Plan:
 
 
 def planned(session: Session, target: Target, kind: str | None, to: int, *, until: int | None = None) -> Plan:
-    """Return the plan for an entity and all below it; without what was made after ``until``, which comes after it.
+    """Return the plan for an entity and all below it, without entities that were created after the position ``until``.
 
-    Raises InvalidArgument for what cannot go back, EntityNotFound, DropPending, HistoryGone.
+    Raises InvalidArgument if something cannot be reverted, EntityNotFound, DropPending, HistoryGone.
     """
     try:
         return _planned(session, target, kind, to, until)
@@ -130,20 +130,21 @@ def _planned(session: Session, target: Target, kind: str | None, to: int, until:
 
 
 def _stays(one: Differing) -> bool:
-    """Whether something does not go back: it records an event, or is a metalake's note of what an import made."""
+    """Whether a revert leaves a difference alone: it records an event, or is a metalake's note of an import."""
     kind, path = one.difference.kind, one.difference.path_after or one.difference.path_before or ""
-    return kind in _STAYS or (kind == "origin" and len(parse_path(path)) == 2)  # without it an import makes it again
+    # without a metalake's note, an import would create the entity again
+    return kind in _STAYS or (kind == "origin" and len(parse_path(path)) == 2)
 
 
 def _without_newcomers(session: Session, found: list[Differing], until: int) -> list[Differing]:
-    """Return the differences of what was there at a position, or is not there now."""
+    """Return the differences of entities that existed at the position ``until``."""
     ids = list(dict.fromkeys(one.owner_id or one.difference.entity_id for one in found))
     known = dict(zip(ids, in_batches(reads_at(session, until), ids), strict=True))
     return [one for one in found if known[one.owner_id or one.difference.entity_id] is not None]
 
 
 def _in_place(one: Differing, scope: int) -> Differing:
-    """Return the difference; that of the reverted entity itself without name and place, which it keeps."""
+    """Return the difference. For the reverted entity itself it is "altered", because its name and place are kept."""
     if one.owner_id is not None or one.difference.entity_id != scope:
         return one
     return one._replace(difference=replace(one.difference, action="altered"))
@@ -166,7 +167,7 @@ def _fill(session: Session, plan: Plan, scope: int, to: int) -> None:
     old = {one.difference.entity_id for one in entities if one.difference.path_after is not None}
     present, reached = dict[int, Known | None](), set[int]()
     pairs = zip(ids, in_batches(session.backend, ids), in_batches(reads_at(session, to), ids), strict=True)
-    for i, known, then in pairs:  # each batch of documents is compared, and not kept
+    for i, known, then in pairs:  # each batch of documents is compared, but not kept
         present[i] = known and known._replace(record=known.record._replace(doc=""))
         if i in old and then is not None:
             goal = _goal(then, known if i == scope else None)
@@ -203,21 +204,21 @@ def _fill(session: Session, plan: Plan, scope: int, to: int) -> None:
 
 
 def _stays_gone(session: Session, plan: Plan) -> Callable[[Differing], bool]:
-    """Return what says whether something new is gone already, and does not come back with what is above it."""
+    """Return a function that says whether a new entity, row or relation is gone already, and stays gone."""
     new = [one for one in plan.wanted if one.difference.path_after is None]
     gone = _gone(session, plan, sorted({i for one in new for i in _ends_now(one)}))
     return lambda one: one.difference.path_after is None and not gone.isdisjoint(_ends_now(one))
 
 
 def _ends_now(one: Differing) -> tuple[int, ...]:
-    """Return the entities that must be live for something to be there now."""
+    """Return the entities that must be live for the entity, row or relation to exist now."""
     if one.relation is not None:
         return one.relation.now
     return (one.difference.entity_id if one.owner_id is None else one.owner_id,)
 
 
 def _check_known(session: Session, plan: Plan) -> None:
-    """Raise InvalidArgument for what this program cannot put back, because it does not know its kind."""
+    """Raise InvalidArgument for anything that this program cannot put back, because it does not know the kind."""
     owners = list(plan.rows)
     there = zip(owners, in_batches(session.backend, owners), strict=True)
     kinds = {i: one.record.chain[-1].kind for i, one in there if one is not None}
@@ -237,14 +238,14 @@ def _check_known(session: Session, plan: Plan) -> None:
 
 
 def _kinds_of(one: Differing, owners: dict[int, str]) -> Iterator[str]:
-    """Yield the kinds that must be known to put something back: its own, and that of the owner of a row."""
+    """Yield the kinds that a program must know to put something back: its own, and for a row that of the owner."""
     yield one.difference.kind
     if one.owner_id is not None and one.relation is None and one.owner_id in owners:
         yield owners[one.owner_id]
 
 
 def _check_purged(session: Session, plan: Plan, present: dict[int, Known | None]) -> None:
-    """Raise DropPending for what is being dropped in steps, InvalidArgument for what was purged or destroyed."""
+    """Raise DropPending if something is being dropped in steps, InvalidArgument if it was purged or destroyed."""
     lost = list[str]()
     for one in plan.wanted:
         difference = one.difference
@@ -263,7 +264,7 @@ def _check_purged(session: Session, plan: Plan, present: dict[int, Known | None]
 
 
 def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], moving: Sequence[Goal]) -> None:
-    """Raise InvalidArgument where a place, or the other end of a relation, is gone and does not come back."""
+    """Raise InvalidArgument if a place, or an end of a relation, is gone and does not come back."""
     below = {goal.id: _below(present[goal.id]) for goal in moving}
     needed = {i for one in plan.wanted if one.relation is not None for i in one.relation.ids}
     needed.update(*below.values(), (goal.parent_id for goal in moving))
@@ -282,12 +283,12 @@ def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], 
 
 
 def _below(known: Known | None) -> list[int]:
-    """Return the nodes above a live entity, which must leave them; nothing if the entity was dropped."""
+    """Return the nodes above an entity, which must leave them; [] if the entity itself was dropped."""
     return [] if known is None or known.state != LIVE else [node.id for node in known.record.chain[:-1]]
 
 
 def _gone(session: Session, plan: Plan, ids: Sequence[int]) -> set[int]:
-    """Return which of these entities are not live, and are not brought back by the plan."""
+    """Return those of the entities that are not live, and that the plan does not bring back."""
     chains = {
         i: [] if known is None else [node.id for node in known.record.chain]
         for i, known in zip(ids, in_batches(session.backend, ids), strict=True)
@@ -300,7 +301,7 @@ def _gone(session: Session, plan: Plan, ids: Sequence[int]) -> set[int]:
 
 
 def _from_goal(plan: Plan, chain: list[int]) -> Iterator[int]:
-    """Yield the nodes of a chain from the lowest one down that the plan moves: what is above it now does not matter."""
+    """Yield the nodes of a chain, starting at the lowest one that the plan moves: the nodes above it do not matter."""
     lowest = max((at for at, node in enumerate(chain) if node in plan.goals), default=0)
     return islice(chain, lowest, None)
 
@@ -318,7 +319,7 @@ def _goal(then: Known, stays: Known | None) -> Goal:
 
 
 def _is_reached(goal: Goal, then: Known, present: Known | None) -> bool:
-    """Whether an entity has its old content, and is at its goal."""
+    """Whether an entity has its old content already, and is at its goal."""
     if present is None or not _stands(present, goal):
         return False
     same = present.record.doc == then.record.doc or _numberless(present.record) == _numberless(then.record)
@@ -326,19 +327,19 @@ def _is_reached(goal: Goal, then: Known, present: Known | None) -> bool:
 
 
 def _numberless(record: Record) -> dict[str, Any]:
-    """Return a document without its counters, which do not go back."""
+    """Return a document without its counters, which a revert leaves alone."""
     here = record.chain[-1]
     doc = naming(partial(json.loads, record.doc), here.kind, here.id, record.version)
     return {name: value for name, value in doc.items() if name not in COUNTERS}
 
 
 def _is_reached_row(session: Session, to: int) -> Callable[[Differing], bool]:
-    """Return what says whether an owned row is what it was: of its name, perhaps under another id."""
+    """Return a function that says whether an owned row has its old content: by its name, even if its id changed."""
     then = reads_at(session, to)
 
     @cache
     def contents(owner_id: int, kind: str) -> list[dict[str, Any]]:
-        """The old and the present rows, by name: a partition is its document and its statistics."""
+        """Return the old and the present rows by name. A partition's content is its document and its statistics."""
         reads: list[Any] = [then, session.backend]
         if kind in _OF_PARTITIONS:
             return [partition_contents(one, owner_id) for one in reads]
@@ -368,17 +369,17 @@ def _stands(known: Known | None, goal: Goal) -> bool:
 
 
 def place_of(record: Record) -> _Place:
-    """Return the place of an entity: no other live entity has it."""
+    """Return the place of an entity, which no other live entity can have."""
     node, above = record.chain[-1], record.chain[-2] if len(record.chain) > 1 else ROOT
     return above.id, kind_named(node.kind).family, key_under(above, node.name)
 
 
 def parent_of(record: Record) -> int:
-    """Return the id of the parent; that of the root for what is there."""
+    """Return the id of the parent; for a metalake or other top-level entity, that of the root."""
     return record.chain[-2].id if len(record.chain) > 1 else ROOT_ID
 
 
 def in_batches(reads: Any, ids: Sequence[int]) -> Iterator[Known | None]:
-    """Yield the entities with these ids, as ``reads`` shows them."""
+    """Yield the entities with these ids, read in batches from ``reads``."""
     for begin in range(0, len(ids), _AT_ONCE):
         yield from reads.by_id(ids[begin : begin + _AT_ONCE])

@@ -1,4 +1,4 @@
-"""The reads of a backend at one position: what managers work on in a view of the past."""
+"""The reads of a backend at one position: the backend of the managers in a view of the past."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ _Parents = dict[tuple[Node, tuple[str, ...], tuple[str, ...]], tuple[Node, ...]]
 
 @dataclass(frozen=True)
 class PastReads:
-    """Keeps the promises of :class:`metastore.port.backend.Reads`, as of the position ``at``.
+    """The reads of :class:`metastore.port.backend.Reads`, as of the position ``at``.
 
-    The past does not change, so that all guards hold, and a path to a parent leads to the same nodes again. A read
-    raises HistoryGone when gc has removed what it needs, or when another server answers that may lack a part of it.
+    The past does not change, so all guards hold, and a path to a parent always leads to the same nodes. A read raises
+    HistoryGone if gc has removed rows that it needs, or if another server answers that may lack some of them.
     """
 
     session: Session
     at: int
     origin: Origin
     position: str
-    """The newest change up to ``at``: another server that answers must have it."""
+    """The position of the newest change up to ``at``. If another server answers, it must have this change."""
     _runs: set[str | None]
-    """The runs of servers that are known to have it."""
+    """The runs of servers that are known to have this change."""
     _parents: _Parents = field(default_factory=dict, compare=False, repr=False)
-    """The nodes on the way to parents that were found, by start, families and names."""
+    """The nodes on the paths to parents that were found, by start, families and names."""
     _led: dict[tuple[int, str, bool], list[RelationRecord]] = field(default_factory=dict, compare=False, repr=False)
-    """The path to the entity that was listed last, in order."""
+    """The relations to the entity that was listed last, in order."""
 
     def identify(self) -> Origin:
         return self.origin
@@ -86,7 +86,7 @@ class PastReads:
         return self._ask(lambda past: past.by_id(self.at, ids, docs=docs))
 
     def ways(self, ids: Sequence[int]) -> dict[int, Way]:
-        """Return what led to each entity, in whatever state; without those that were not there."""
+        """Return the way that led to each entity, in any state; entities that did not exist are left out."""
         return self._ask(lambda past: past.ways(self.at, ids))
 
     def hold(self, guards: Guards) -> bool:
@@ -130,7 +130,7 @@ class PastReads:
         return read_owning(self, target, kinds, names)
 
     def rows(self, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
-        """Return what had an id in a range, by id."""
+        """Return the rows whose ids lie in a range, ordered by id."""
         return self._ask(lambda past: past.rows(self.at, low, high, kinds))
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
@@ -192,7 +192,7 @@ class PastReads:
         return records
 
     def _from(self, from_ids: Sequence[int], kind: str) -> list[RelationRecord]:
-        """Return the relations that went from these entities, in their order."""
+        """Return the relations from these entities, in the order of ``from_ids``."""
         at = {i: n for n, i in enumerate(from_ids)}
         rows = self._ask(lambda past: past.related(self.at, from_ids, kind)) if from_ids else []
         return [_relation(row) for row in sorted(rows, key=lambda row: (at[row.owner_id], row.name))]
@@ -225,18 +225,18 @@ class PastReads:
 
 
 def _after(above: tuple[Node, ...], lookup: Lookup) -> Lookup:
-    """Return what is left to look up below nodes that are known."""
+    """Return the look-up of the rest of a path, below nodes that are known."""
     return Lookup(lookup.families[len(above) :], lookup.names[len(above) :], above[-1]) if above else lookup
 
 
 def _below(above: tuple[Node, ...], resolved: Resolved) -> Resolved:
-    """Return what was found below nodes that are known, with them."""
+    """Return a result below known nodes with these nodes in front."""
     nodes = (*above, *resolved.nodes)
     return Resolved(nodes, resolved.record and resolved.record._replace(chain=nodes)) if above else resolved
 
 
 def _relation(row: OwnedRecord) -> RelationRecord:
-    """Return a relation from the row of its history, whose document says where it leads."""
+    """Return a relation from the row of its history, whose document has the other end."""
     doc = json.loads(row.doc)
     to_id, column, value = doc["other_id"], doc["column_id"], doc["value"]
     return RelationRecord(row.owner_id, row.kind, to_id, column, value, row.id, to_id, row.version, *row[6:])
@@ -251,11 +251,11 @@ def reads_at(session: Session, at: int) -> PastReads:
         session.backend.past.check(at)
     except NotKept as kept:
         raise gone(session, kept) from None
-    # not committed: today's store uses only the id of an entity of the past
+    # not committed: the present store uses only the id of an entity of the past
     return reads_from(session, at, Origin(session.backend.origin.database, committed=False))
 
 
 def reads_from(session: Session, at: int, origin: Origin) -> PastReads:
-    """Return the reads of a position that is kept; what they read has this origin."""
+    """Return the reads of a position that is kept. The entities that they return have this origin."""
     run = session.backend.origin.run
     return PastReads(session, at, origin, newest_up_to(session.backend, at), {run})

@@ -1,4 +1,4 @@
-"""Put relations back: those that an entity had are made again, those that came since are removed."""
+"""Put relations back: create again those that an entity had, and remove those that were added since."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Slot = tuple[int, str, int]
 
 
 class Relating:
-    """The relations in some slots (from which entity, kind, slot), in a transaction and as of a position."""
+    """The relations in some slots (entity, kind, slot), in a transaction and as of a position."""
 
     def __init__(self, session: ManagerSession, then: PastReads, slots: Sequence[_Slot]) -> None:
         self._session = session
@@ -36,7 +36,7 @@ class Relating:
                 self._old.setdefault((row.from_id, kind), []).append(row)
 
     def put_back(self, from_id: int) -> None:
-        """Let the relations in the slots of an entity be what they were."""
+        """Restore the relations in the slots of an entity to their old state."""
         for kind, slots in self._kinds.get(from_id, {}).items():
             old = {row.key: row for row in self._old.get((from_id, kind), ())}
             new = {row.key: row for row in self._session.backend.relations(kind, slots)}
@@ -68,7 +68,7 @@ class Relating:
         perform(self._session, request, Call())
 
     def _ends(self, from_id: int, to_id: int) -> tuple[Record, Record] | None:
-        """Return both ends, if they are live in one metalake; None: the relation is over without being touched."""
+        """Return both ends, if they are live in one metalake; None: the relation does not exist, and needs no write."""
         here, there = self._session.backend.by_id([from_id, to_id])
         if here is None or there is None or not in_one_metalake(end_of_known(here), end_of_known(there)):
             return None

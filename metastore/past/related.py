@@ -1,7 +1,7 @@
 """Find the relations that differ between two positions, after a detach, an attach or a change of owner.
 
-Its ends identify a relation, not its row: one that was removed and made again does not differ. It exists while both of
-its ends are live in one metalake.
+A relation is identified by its ends, not by its row: if it was removed and created again, there is no difference. It
+exists while both of its ends are live in one metalake.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Between(NamedTuple):
 
     key: RelationKey
     before: int | None
-    """Its version before them; None: it was not there."""
+    """Its version before these steps; None: it did not exist."""
     after: int | None
     to_after: int
-    """To which entity it led after them, or when it was removed."""
+    """The entity to which it led after these steps, or when it was removed."""
     row_id: int
 
 
@@ -39,14 +39,14 @@ class Connected(NamedTuple):
     """A relation as it was at one position."""
 
     path: str
-    """The object's."""
+    """The path of the object."""
     other_path: str
     version: int
     to_id: int
 
 
 def key_of(step: Step) -> RelationKey:
-    """Return what a step of a relation connects."""
+    """Return the key of the relation that a step is about: its ends, kind, slot, column and value."""
     doc = naming(partial(json.loads, step.doc or "{}"), step.kind, step.entity_id, step.version)
     to_id, kind = step.other_id or 0, step.kind or ""
     slot = ONLY if relation_named(kind).exclusive else to_id
@@ -56,9 +56,10 @@ def key_of(step: Step) -> RelationKey:
 def connected(
     some: Sequence[Between], low: PastReads, high: PastReads, *, also: PastReads | None
 ) -> list[tuple[Connected | None, Connected | None]]:
-    """Return each relation at both positions; None: it was not there.
+    """Return each relation at both positions; None: it did not exist.
 
-    ``also``: where it counts too while an end was not live, if it was not there at the other position.
+    ``also``: at this position a relation exists even if an end is not live, provided that it does not exist at the
+    other position.
     """
     earlier = _earlier(some, low)
     froms = [one.key.from_id for one in some]
@@ -86,7 +87,7 @@ def connected(
 
 
 def _earlier(some: Sequence[Between], low: PastReads) -> dict[RelationKey, int]:
-    """Return where the relations led at first of which an entity has one at most."""
+    """Return the other ends, at the earlier position, of exclusive relations."""
     wanted: dict[str, list[tuple[int, int]]] = {}
     for one in some:
         if one.key.slot == ONLY and one.before is not None:

@@ -1,8 +1,8 @@
-"""Relay the feed to others as CloudEvents 1.0, at least once and in order: to a stream, a file, or a webhook.
+"""Relay the feed to other systems as CloudEvents 1.0, at least once and in order: to a stream, a file, or a webhook.
 
 A consumer keeps the position, which moves after the events were delivered. If the process dies between the two, the
-events are delivered again: a receiver knows a repeat by its id, which is the position. A webhook that does not answer
-with 2xx gets the same event again, after longer and longer pauses; no event is skipped (``webhook.py``).
+events are delivered again: a receiver recognizes a repeat by the event's id, which is the position. A webhook that does
+not answer with 2xx gets the same event again, after longer and longer pauses; no event is skipped (``webhook.py``).
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = ["cloud_event", "lines_in", "lines_to", "post_to", "relay"]
 _BATCH: Final = 100
 _CONTENT: Final = "application/cloudevents+json; charset=UTF-8"
 _FIRST, _LONGEST = 0.1, 30.0
-"""The first pause before an event is posted again, and the longest (seconds)."""
+"""The first and the longest pause before an event is posted again (seconds)."""
 _IDLE: Final = 0.5
-"""How often the feed is asked while there is nothing new (seconds)."""
+"""The pause between two looks at the feed while there is nothing new (seconds)."""
 
 
 def cloud_event(change: Change, source: str) -> CloudEvent:
     """Return a change as a CloudEvent. ``source`` names the database, as a URI reference.
 
-    Its data is the change; that of a table also has ``openlineage``, the dataset with its facets.
-    Raises InvalidArgument without the package ``cloudevents``.
+    The event's data is the change. For a table, it also has ``openlineage``, the dataset with its facets. Raises
+    InvalidArgument without the package ``cloudevents``.
     """
     try:
         from cloudevents.core.v1.event import CloudEvent  # noqa: PLC0415  (an extra)
@@ -75,10 +75,10 @@ def relay(
     unreadable: Unreadable | None = None,
     clock: Clock = SYSTEM,
 ) -> Iterator[int]:
-    """Hand over the feed from where the consumer is; yield how many events each batch had.
+    """Deliver the feed from the consumer's position on; yield the number of events of each batch.
 
-    ``once``: end where there is nothing new. ``unreadable``: see ``Consumer.read``. Raises VersionConflict if another
-    process relays for the same consumer, HistoryGone, and what ``deliver`` raises.
+    ``once``: end when there is nothing new. ``unreadable``: see ``Consumer.read``. Raises VersionConflict if another
+    process relays for the same consumer, HistoryGone, and the errors of ``deliver``.
     """
     while True:
         batch = consumer.read(_BATCH, unreadable)
@@ -94,9 +94,9 @@ def relay(
 
 @contextmanager
 def lines_in(path: str) -> Iterator[Deliver]:
-    """Give what appends events to a file, one a line, and has them on the disk before it returns.
+    """Give a function that appends events to a file, one per line, and flushes them to the disk before it returns.
 
-    A line that a process could not finish is ended first. Raises InvalidArgument for the URL of something else.
+    A line that a process could not finish is ended first. Raises InvalidArgument for a URL.
     """
     if "://" in path:
         raise InvalidArgument(f"a relay leads to stdout, a file, or a URL that begins with http, not to {shown(path)}")
@@ -118,7 +118,7 @@ def _last_byte(file: IO[bytes]) -> bytes:
 
 
 def lines_to(stream: IO[str]) -> Deliver:
-    """Return what writes events to a stream, one a line, and flushes it."""
+    """Return a function that writes events to a stream, one per line, and flushes it."""
 
     def write(events: list[CloudEvent]) -> None:
         stream.write("".join(f"{_in_json(event).decode()}\n" for event in events))
@@ -135,10 +135,10 @@ def post_to(
     clock: Clock = SYSTEM,
     told: Callable[[str], None] | None = None,
 ) -> Deliver:
-    """Return what posts events to a webhook one by one, each until it answers with 2xx.
+    """Return a function that posts events to a webhook one by one, each until the webhook answers with 2xx.
 
     ``headers`` go with each request, such as a token. ``environment_proxies``: use the proxies that the environment
-    names. ``told`` is called with a message on each failure. Raises InvalidArgument for what is not a webhook's URL.
+    names. ``told`` is called with a message on each failure. Raises InvalidArgument for a wrong URL.
     """
     webhook = Webhook(url, headers, environment_proxies=environment_proxies)
 

@@ -1,11 +1,12 @@
-"""Go back: make an entity, and all below it, what it was at a position.
+"""Revert: put an entity, and all below it, back to the state at a position.
 
-The entity itself keeps its present name and place. Below it, each entity gets back the place, the name, the document,
-the owned rows and the relations that it had. Entities that were dropped or moved out come back; new ones are dropped.
-Ids stay. History goes on: a revert is a change like others. Sources, crawls and jobs stay, because they record events.
+The entity itself keeps its present name and place. Below it, each entity gets back its old place, name, document, owned
+rows and relations. Entities that were dropped or moved out come back; new ones are dropped. Ids do not change. History
+is not rewritten: a revert is a change like any other. Sources, crawls and jobs are left alone, because they record
+events.
 
-Up to 10,000 entities go back in one transaction. More of them go back in chunks. Each chunk is a transaction. If a
-chunk fails, those before it stay; the same call again does the rest.
+Up to 10,000 differences are reverted in one transaction. More are reverted in chunks, each of which is a transaction.
+If a chunk fails, those before it stay; the same call, repeated, does the rest.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from metastore.transaction.transaction import Transaction, run_transaction
 __all__ = ["revert"]
 
 _ATOMIC = 10_000
-"""How many entities, owned rows and relations go back in one transaction."""
+"""How many entities, owned rows and relations one transaction can revert."""
 _TRIES = 10
-"""How often a revert makes a new plan because a name was taken, or an entity went, after the last plan."""
+"""How often a revert makes a new plan because a name was taken, or an entity disappeared, after the last plan."""
 _CHUNK = 2000
-"""How many steps a chunk has, where there are more."""
+"""How many steps a chunk has."""
 _PINNED = 600.0
-"""How long a chunk keeps the past from gc (seconds)."""
+"""For how long each chunk protects the past from gc (seconds)."""
 
 
 class _Tried(Exception):
-    """A plan can be carried out; nothing is committed."""
+    """A dry run has shown that a plan can be carried out. Nothing is committed."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -49,7 +50,10 @@ class _Tried(Exception):
 def revert(
     session: Session, target: Target, kind: str | None, to: int, call: Call, *, dry_run: bool
 ) -> list[Difference]:
-    """Make ``target`` and all below it what it was at ``to``; return what that changes. Raises as ``planned`` does."""
+    """Put ``target`` and all below it back to the state at ``to``; return the differences.
+
+    Raises as ``planned`` does.
+    """
     there = newest_up_to(session.backend, to)
     plan = planned(session, target, kind, to)
     if dry_run:
@@ -64,7 +68,7 @@ def revert(
 
 
 def _tried(session: Session, target: Target, kind: str | None, to: int, there: str, plan: Plan) -> Plan:
-    """Carry a plan out without the commit: what the call would refuse, the dry run refuses too."""
+    """Carry out a plan without the commit, so that a dry run raises every error that the call would raise."""
     try:
         return _at_once(session, target, kind, to, there, plan, Call(), dry_run=True)
     except _Tried as tried:
@@ -74,9 +78,9 @@ def _tried(session: Session, target: Target, kind: str | None, to: int, there: s
 def _at_once(
     session: Session, target: Target, kind: str | None, to: int, there: str, plan: Plan, call: Call, *, dry_run: bool
 ) -> Plan:
-    """Go back in one commit. After a conflict it plans again, for what the first plan could see.
+    """Revert in one commit. After a conflict, plan again, without entities that are newer than the first plan.
 
-    If each plan had the newcomers too, another process that makes some could keep it from its end for ever.
+    If each plan included newer entities, another process that creates entities could keep the revert from ending.
     """
     plans, first = [plan], plan.at
 
@@ -121,7 +125,7 @@ def _chunk(session: Session, to: int, there: str, plan: Plan, steps: list[Step])
 
 @contextmanager
 def _pinned(session: Session, to: int) -> Iterator[str]:
-    """Keep the past at a position from gc; give the pin's name."""
+    """Protect the past at a position from gc while the block runs; give the name of the pin."""
     pin, process = add_pin(session, f"revert {session.clock.operation_id()}", to, _PINNED).name, process_id()
     try:
         yield pin

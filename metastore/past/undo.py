@@ -1,6 +1,6 @@
-"""Run the steps of a plan in one transaction: each gives one entity back its place or its content, or drops it.
+"""Run the steps of a plan in one transaction: each puts back the place or the content of one entity, or drops it.
 
-A step looks at the present state, and leaves alone what has its old state already.
+A step checks the present state, and leaves alone an entity that has its old state already.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Undoing:
         self._docs: dict[int, Known] = {}
 
     def run(self, steps: Sequence[Step]) -> None:
-        """Do what the steps say. It first reads at once what they need."""
+        """Run the steps. First, read all entities that they need at once."""
         ids = [*dict.fromkeys(entity_id for _, entity_id in steps)]
         list(in_batches(self._read, ids))  # reads ahead: the transaction remembers the entities
         filled = [entity_id for verb, entity_id in steps if verb == "fill" and entity_id in self._plan.goals]
@@ -68,7 +68,10 @@ class Undoing:
     # --- places
 
     def _put(self, goal: Goal, via: tuple[int, ...] = ()) -> None:
-        """Give an entity its old name and place; its parent there, and its present ancestors, go back before it."""
+        """Give an entity its old name and place, after its old parent.
+
+        If the entity itself is live, but below a dropped one, its present ancestors also go back first.
+        """
         if goal.id in via:
             # this entity waits for one below it, which cannot move before this one is restored
             if self._state(goal.id) != LIVE:
@@ -94,10 +97,10 @@ class Undoing:
             manager.restore(path, id=goal.id, to=path)
 
     def _path(self, goal: Goal) -> tuple[str, ...]:
-        """Return the path of the old place; while the parent is not live, of one below its nearest ancestor that is.
+        """Return the path of the old place. While the parent is not live, return one below its nearest live ancestor.
 
-        Two may have changed places, one below the other, before both were dropped: the upper one comes back first, and
-        moves below the other one in its own turn.
+        Two entities, one below the other, may have changed places before both were dropped. Then the upper one comes
+        back first, and moves below the other one later.
         """
         parent, name = self._known(goal.parent_id), goal.name
         if parent is not None and not parent.live:
@@ -107,12 +110,12 @@ class Undoing:
         return (*[node.name for node in ([] if parent is None else parent.record.chain)], name)
 
     def _is_above_its_parent(self, goal: Goal) -> bool:
-        """Whether the old parent stands below an entity, so that it must leave first."""
+        """Whether the old parent is now below the entity, so that the parent must leave first."""
         parent = self._known(goal.parent_id)
         return parent is not None and parent.live and any(node.id == goal.id for node in parent.record.chain)
 
     def _free(self, goal: Goal) -> None:
-        """Let another one of the plan leave the place: for good, or until its own turn comes."""
+        """Move another entity of the plan out of the place, until its own step runs; or drop it, if it is new."""
         other = self._plan.places.get(goal.place)
         known = None if other is None or other == goal.id else self._known(other)
         if known is None or not known.live or place_of(known.record) != goal.place:
@@ -129,7 +132,7 @@ class Undoing:
             self._tx.manager(known.record.chain[-1].kind).drop(self._entity(entity_id), cascade=True)
 
     def _enable(self, goal: Goal) -> None:
-        """Enable or disable an entity, as it was."""
+        """Enable or disable an entity, whichever was its old state."""
         entity = self._entity(goal.id)
         if goal.in_use != entity.record.chain[-1].in_use:
             manager: Any = self._tx.manager(goal.kind)
@@ -157,7 +160,7 @@ class Undoing:
     # --- content
 
     def _fill(self, entity_id: int) -> None:
-        """Give an entity its old document and owned rows, where it is live."""
+        """Give an entity its old document and owned rows, if it is live."""
         known = self._known(entity_id)
         if known is None or not known.live:
             return
@@ -190,7 +193,7 @@ class Undoing:
         rows.put_many(owner, [Row(name, doc, stood=True) for name, doc in old.items()], drop=set(new) - set(old))
 
     def _readable(self, old: str, now: str | None) -> str:
-        """Return a document as it was, with the secrets of now in the place of those that nobody can read any more."""
+        """Return an old document, in which the present secrets replace those that nobody can read any more."""
         if now is None or f'"{PREFIX}' not in old or self._session.seals is None:
             return old
         doc, properties = json.loads(old), json.loads(now)["properties"]
@@ -199,12 +202,12 @@ class Undoing:
 
 
 def _waiting(entity_id: int) -> str:
-    """Return the name of an entity until its turn comes."""
+    """Return the temporary name of an entity whose step has not run yet."""
     return f"revert {entity_id}"
 
 
 def _as_it_goes_back(old: str, entity: Entity) -> str:
-    """Return the document to write. Its counters stay: no number of a version or of a column is used again."""
+    """Return the document to write. Its counters never decrease, so no number of a version or column is used again."""
     doc = without_dropping(old, entity)
     if not entity.doc.keys() & set(COUNTERS):
         return doc
@@ -215,7 +218,7 @@ def _as_it_goes_back(old: str, entity: Entity) -> str:
 
 
 def without_dropping(old: str, entity: Entity) -> str:
-    """Return a document as it was, without columns that were being dropped. Raises DropPending if some are now."""
+    """Return an old document without columns being dropped then. Raises DropPending if some are now."""
     for one in entity.doc.get(MARKER, ()):
         raise DropPending(UUID(one["operation"]), path=format_path((*entity.names, one["node"]["name"])))
     if f'"{MARKER}"' not in old:

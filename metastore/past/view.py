@@ -10,10 +10,11 @@ __all__ = ["Past", "past_at"]
 
 
 class Past(Managers):
-    """The store as it was at a position: ``store.at(…).tables.load(path)``. It is read-only.
+    """A read-only view of the store at a position: ``store.at(…).tables.load(path)``.
 
-    Paths lead where they led then. An entity in hand means its id. A call that writes raises InvalidArgument. A read
-    raises HistoryGone if gc has removed what it needs: choose a later position, and keep it with ``store.pin``.
+    Paths lead where they led then. Of an entity that the caller gives, only the id is used. A call that writes raises
+    InvalidArgument. A read raises HistoryGone if gc has removed rows that it needs: choose a later position, and keep
+    it with ``store.pin``.
     """
 
     def __init__(self, session: Session, reads: PastReads) -> None:

@@ -1,8 +1,8 @@
-"""Post to a webhook: one request, one deadline over the whole, and why it failed.
+"""Post to a webhook: one request, with one deadline for all of it, and the reason if it fails.
 
-A redirect is a failure: a client that follows it turns a POST into a GET, whose answer says nothing about the event. A
-receiver that sends its answer byte by byte, or `100 Continue` for ever, is cut off at the deadline. Proxies of the
-environment are used only if the caller asks.
+A redirect is a failure: a client that follows it turns the POST into a GET, whose answer says nothing about the event.
+A receiver that sends its answer byte by byte, or `100 Continue` forever, is cut off at the deadline. Proxies of the
+environment are used only if the caller asks for it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from metastore.errors import InvalidArgument
 __all__ = ["Failure", "Webhook"]
 
 _TIMEOUT: Final = 30.0
-"""How long a post takes at most, from the connection to the end of the answer's head (seconds)."""
+"""The longest time of a post, from the connection to the end of the answer's head (seconds)."""
 _LONGEST: Final = 3600.0
 """The longest pause that a receiver can ask for (seconds)."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an event did not arrive."""
+    """The reason why an event did not arrive."""
 
     why: str
     retry_after: float = 0.0
-    """How long the receiver asks to wait (seconds)."""
+    """How long to wait, as the receiver asked (seconds)."""
 
 
 class Webhook:
-    """The receiver behind a URL."""
+    """The receiver of events at a URL."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Webhook:
         self._proxy = _proxy(self._parts) if environment_proxies else None
 
     def post(self, body: bytes, content_type: str) -> Failure | None:
-        """Post ``body``; return why it did not arrive, None if the receiver answered with 2xx."""
+        """Post ``body``; return why it did not arrive. None: the receiver answered with 2xx."""
         connection = self._connection()
         try:
             with _cut_off(connection, self._timeout) as over:
@@ -74,7 +74,7 @@ class Webhook:
             return Failure(f"no answer within {self._timeout:g} s")
         except OSError as error:
             return Failure(error.strerror or type(error).__name__)
-        except HTTPException as error:  # an answer that was cut off ends in the middle of a line
+        except HTTPException as error:  # an answer that was cut off may end in the middle of a line
             return Failure(f"its answer was cut off or not HTTP ({type(error).__name__})")
         finally:
             connection.close()
@@ -126,15 +126,15 @@ def _proxy(parts: SplitResult) -> SplitResult | None:
 
 @contextmanager
 def _cut_off(connection: HTTPConnection, seconds: float) -> Iterator[list[bool]]:
-    """Shut the connection down after a time: a socket's own time-out begins again with each byte.
+    """Shut down the connection after a time, because a socket's own time-out starts again with each byte.
 
-    Gives what says that the time is over, for one that had no socket yet.
+    Gives a list that is not empty once the time is over, for a connection that had no socket yet at that time.
     """
     over = list[bool]()
 
     def cut() -> None:
         over.append(True)
-        sock = connection.sock  # None: the answer arrived, and it closed the connection
+        sock = connection.sock  # None: the answer arrived, and that closed the connection
         if sock is not None:
             with suppress(OSError):  # closed meanwhile
                 sock.shutdown(socket.SHUT_RDWR)
@@ -149,7 +149,7 @@ def _cut_off(connection: HTTPConnection, seconds: float) -> Iterator[list[bool]]
             raise
     finally:
         timer.cancel()
-    if over:  # a head that was cut off looks whole to http.client
+    if over:  # to http.client, a head that was cut off looks complete
         raise TimeoutError
 
 
@@ -162,7 +162,7 @@ def _judged(answer: HTTPResponse) -> Failure | None:
 
 
 def _retry_after(answer: HTTPResponse) -> float:
-    """Return the seconds that the header Retry-After asks for (RFC 9110, 10.2.3); 0 for none."""
+    """Return the seconds that the header Retry-After asks for (RFC 9110, 10.2.3); 0: there is no such header."""
     text = answer.getheader("Retry-After", "").strip()
     if text.isdecimal():
         return float(text)

@@ -1,4 +1,4 @@
-"""The catalog that PyIceberg loads: namespaces are schemas, tables and views are those of the store."""
+"""The catalog that PyIceberg loads: its namespaces are the store's schemas; its tables and views are the store's."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _CATALOG = "catalog"
 class MetastoreCatalog(_PyIcebergBase):
     """An Iceberg catalog in a store, for PyIceberg.
 
-    Properties: ``uri`` (of the store), ``warehouse`` (where tables go that name no location), ``metalake`` (default
-    ``lake``) and ``catalog`` (default: the catalog's name), which are made where they are missing. All others go to
+    Properties: ``uri`` (of the store), ``warehouse`` (the place of tables without a location), ``metalake`` (default
+    ``lake``) and ``catalog`` (default: the catalog's name); these two are made if they are missing. All others go to
     PyIceberg's file systems. A new database gets its schema.
 
-    A commit that only appends never fails because of others: it is rebased. A commit that must not merge raises
-    CommitFailedException at once.
+    A commit that only appends never fails because of others: it is rebased. Any other commit whose requirement fails
+    raises CommitFailedException at once.
     """
 
     def __init__(self, name: str, **properties: str) -> None:
@@ -123,7 +123,7 @@ class MetastoreCatalog(_PyIcebergBase):
         self._commits = Commits(store, line, self._places, once, neighbours, merging=merging)
 
     def create_tables(self) -> None:
-        """Create the tables of the store in a new database, as PyIceberg's SQL catalog does; else do nothing."""
+        """Create or upgrade the store's tables, where PyIceberg's SQL catalog creates its own."""
         migrated(self.properties[URI])
 
     def _make_root(self) -> None:
@@ -132,7 +132,7 @@ class MetastoreCatalog(_PyIcebergBase):
 
     @property
     def reach(self) -> str:
-        """A text that two catalogs share if a location names the same file for both, and both may read it."""
+        """A text that is equal for two catalogs if a location names the same file for both, and both may read it."""
         return self._places.reach
 
     @property
@@ -168,7 +168,7 @@ class MetastoreCatalog(_PyIcebergBase):
         return self._namespaces.page(namespace_names(namespace) if namespace else (), size, token)
 
     def namespace_exists(self, namespace: str | Identifier) -> bool:
-        """Whether there is such a namespace."""
+        """Whether a namespace exists."""
         return self._namespaces.exists(namespace_names(namespace))
 
     def load_namespace_properties(self, namespace: str | Identifier) -> Properties:
@@ -178,7 +178,7 @@ class MetastoreCatalog(_PyIcebergBase):
     def update_namespace_properties(
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
     ) -> PropertiesUpdateSummary:
-        """Remove and set properties of a namespace, merged with what others set meanwhile.
+        """Remove and set properties of a namespace; changes that others make meanwhile stay.
 
         Raises NoSuchNamespaceError; ValueError if a key is removed and set.
         """
@@ -223,8 +223,8 @@ class MetastoreCatalog(_PyIcebergBase):
     ) -> StagedTable:
         """Return a new table that is not written yet. Raises NoSuchNamespaceError.
 
-        A server also raises what the creation would: TableAlreadyExistsError, ForbiddenError. Nothing else tells its
-        client before it has written all files of the table.
+        A server also raises the errors of the creation: TableAlreadyExistsError, ForbiddenError. Otherwise its client
+        would learn of them only after it has written all files of the table.
         """
         if self._places.serves:
             self._tables.try_create(table_names(identifier))
@@ -258,11 +258,11 @@ class MetastoreCatalog(_PyIcebergBase):
         file = self._places.locations(place, properties).new_table_metadata_file_location()
         return StagedTable(names, metadata, file, self._io(properties, file), self)
 
-    def _create_staged_table(self, *arguments: Any) -> StagedTable:  # what create_table_transaction calls
+    def _create_staged_table(self, *arguments: Any) -> StagedTable:  # create_table_transaction calls this
         return self.stage_table(*arguments)
 
     def _location(self, names: Identifier, location: str | None, *, held: bool = False) -> str:
-        """Return where a new table or view goes. Raises NoSuchNamespaceError, ValueError.
+        """Return the location of a new table or view. Raises NoSuchNamespaceError, ValueError.
 
         ``held``: nothing is made there yet; the user names the folder later.
         """
@@ -288,9 +288,12 @@ class MetastoreCatalog(_PyIcebergBase):
         return self._neighbours.has_around(place) or self._neighbours.are_more_than(0, place)
 
     def _take(self, names: Identifier, *places: str) -> dict[str, Any]:
-        """Let a new table or view of a user have the folders that the user named. Raises ForbiddenError if one had it.
+        """Claim the folders that a user named for a new table or view.
 
-        That one may be another's by now, under another name. Return the options of the call that makes it.
+        Raises ForbiddenError if a table or view was made in one of them before.
+
+        That table may belong to another user by now, under another name. Return the options of the call that makes the
+        new one.
         """
         if (user := user_of(self._store)) is None:
             return {}
@@ -305,10 +308,10 @@ class MetastoreCatalog(_PyIcebergBase):
         *,
         replaces: str | None = None,
     ) -> Table:
-        """Create a table from a metadata file; with ``overwrite``, let an existing table have it.
+        """Create a table from a metadata file; with ``overwrite``, give the file to an existing table.
 
-        ``replaces``: the metadata file that it must still have. Raises TableAlreadyExistsError, NoSuchNamespaceError,
-        CommitFailedException; with ``replaces`` also NoSuchTableError.
+        ``replaces``: the metadata file that this table must still have. Raises TableAlreadyExistsError,
+        NoSuchNamespaceError, CommitFailedException; with ``replaces`` also NoSuchTableError.
         """
         names = table_names(identifier)
 
@@ -325,13 +328,13 @@ class MetastoreCatalog(_PyIcebergBase):
         return self._once.run(attempt, lambda: self.load_table(names))
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """Return a table. Raises NoSuchTableError; NoSuchIcebergTableError if it is one of another format."""
+        """Return a table. Raises NoSuchTableError; NoSuchIcebergTableError if it has another format."""
         names = parts(identifier)
         current = self._tables.current(names)
         return self._table(names, current.metadata, current.location)
 
     def table_exists(self, identifier: str | Identifier) -> bool:
-        """Whether there is such a table, and it is an Iceberg table."""
+        """Whether a table exists and is an Iceberg table."""
         return self._tables.exists(parts(identifier))
 
     def list_tables(self, namespace: str | Identifier) -> list[Identifier]:
@@ -341,7 +344,7 @@ class MetastoreCatalog(_PyIcebergBase):
     def tables_page(self, namespace: Identifier, size: int | None, token: str | None) -> tuple[list[str], str | None]:
         """Return the names of one page of ``list_tables``, and the token of the next page; without a size, all.
 
-        A page may have fewer names than ``size``, because other tables are left out.
+        A page may have fewer names than ``size``, because tables of other formats are left out.
         """
         return self._tables.page(namespace_names(namespace), size, token)
 
@@ -370,7 +373,7 @@ class MetastoreCatalog(_PyIcebergBase):
         return self.load_table(to_identifier)
 
     def move_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> None:
-        """Do what ``rename_table`` does, and read nothing afterwards."""
+        """Rename or move a table as ``rename_table`` does, but do not load it afterwards."""
         self._tables.move(parts(from_identifier), table_names(to_identifier))
 
     # Commits
@@ -457,9 +460,9 @@ class MetastoreCatalog(_PyIcebergBase):
         return self._once.run(attempt, again)
 
     def _check_created(self, names: Identifier, updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> None:
-        """Check each place that the updates of a new table name, before a file is touched.
+        """Check each location in the updates of a new table, before a file is touched.
 
-        ``metadata``: what the updates make.
+        ``metadata``: the metadata that the updates make.
         """
         self._places.check_updates(updates)
         if (user := user_of(self._store)) is not None:
@@ -506,7 +509,7 @@ class MetastoreCatalog(_PyIcebergBase):
         return self._once.run(attempt, lambda: self.load_view(names))
 
     def _check_registered(self, names: Identifier, place: str) -> None:
-        """Raise ForbiddenError if a user registers a file, or a location, of another table: they would be shared."""
+        """Raise ForbiddenError if a user registers a file, or a location, of another table, which would be shared."""
         if is_of_user(self._store):
             self._location(names, place)
 
@@ -515,13 +518,13 @@ class MetastoreCatalog(_PyIcebergBase):
         return self._views.load(parts(identifier))[0]
 
     def load_view_file(self, identifier: str | Identifier) -> tuple[View, str]:
-        """Return a view, and where its metadata file is. Raises NoSuchViewError."""
+        """Return a view, and the location of its metadata file. Raises NoSuchViewError."""
         return self._views.load(parts(identifier))
 
     def replace_view(
         self, identifier: str | Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
     ) -> tuple[View, str]:
-        """Apply updates to a view; return it and where its metadata file is.
+        """Apply updates to a view; return it and the location of its metadata file.
 
         Raises NoSuchViewError, CommitFailedException, ValueError.
         """
@@ -542,7 +545,7 @@ class MetastoreCatalog(_PyIcebergBase):
         return self._views.page(namespace_names(namespace), size, token)
 
     def view_exists(self, identifier: str | Identifier) -> bool:
-        """Whether there is such a view."""
+        """Whether a view exists."""
         return self._views.exists(parts(identifier))
 
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:

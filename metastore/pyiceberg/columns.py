@@ -1,6 +1,6 @@
 """Show an Iceberg schema as columns of the store, and the difference of two schemas as changes of columns.
 
-Iceberg's field ids say which field is which. So a renamed field stays one column, with the id that the store gave it.
+Iceberg's field ids identify the fields. So a renamed field stays one column, with the id that the store gave it.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def columns_of(schema: Schema) -> tuple[Column, ...]:
 
 
 def column_changes(before: Schema, after: Schema) -> tuple[EntityChange, ...]:
-    """Return the changes that make the columns of ``before`` those of ``after``."""
+    """Return the changes that turn the columns of ``before`` into those of ``after``."""
     return tuple(_struct_changes((), before.fields, after.fields))
 
 
 def spell(kind: IcebergType) -> str:
-    """Return an Iceberg type in the store's language. A type that it does not know is an external one."""
+    """Return an Iceberg type in the store's language. A type that the store does not know becomes an external one."""
     if isinstance(kind, StructType):
         fields = ", ".join(f"{_quoted(f.name)}: {spell(f.field_type)}{_null(f.required)}" for f in kind.fields)
         return f"struct<{fields}>"
@@ -124,7 +124,7 @@ def _added(above: Names, field: NestedField, after: str) -> AddColumn:
 
 
 def _renames(above: Names, pairs: Iterable[tuple[str, str]]) -> Iterator[EntityChange]:
-    """Yield the renames in an order in which each new name is free; a circle of names goes by a name in between."""
+    """Yield the renames in an order in which each new name is free; a cycle of names goes through a temporary name."""
     waiting = {old: new for old, new in pairs if old != new}
     while waiting:
         free = [old for old, new in waiting.items() if new not in waiting]
@@ -138,7 +138,7 @@ def _renames(above: Names, pairs: Iterable[tuple[str, str]]) -> Iterator[EntityC
 
 
 def _between(name: str, taken: dict[str, str]) -> str:
-    """Return a name that no field of the circle has."""
+    """Return a name that no field of the cycle has."""
     candidate = f"{name[:200]}~"
     while candidate in taken or candidate in taken.values():
         candidate += "~"
@@ -154,7 +154,7 @@ def _field_changes(path: Names, old: NestedField, new: NestedField) -> Iterator[
 
 
 def _type_changes(path: Names, old: IcebergType, new: IcebergType) -> Iterator[EntityChange]:
-    """Yield the changes of one type: those of its parts where it is nested, else a new type."""
+    """Yield the changes of one type: those of its parts if it is nested, else a new type."""
     if isinstance(old, StructType) and isinstance(new, StructType):
         yield from _struct_changes(path, old.fields, new.fields)
     elif isinstance(old, ListType) and isinstance(new, ListType):

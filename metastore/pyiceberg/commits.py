@@ -3,8 +3,8 @@
 An attempt reads the table, applies the client's updates to its newest metadata, writes a new metadata file, and swaps
 the pointer in one commit of the store. The loser deletes its file and tries again. From the second attempt on it holds
 a lease that is named after the table, until it has won. Waiters get the lease in the order of arrival, so the writers
-of one table commit one after the other. After one has lost, later ones wait from their first attempt on. The
-lease only orders them; the swap alone decides.
+of one table commit one after the other. After a commit has lost, later commits to the table wait from their first
+attempt on. The lease only orders them; the swap alone decides.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ if TYPE_CHECKING:
 __all__ = ["Commits", "Current", "TableCommit", "TableCreation", "answer"]
 
 _PATIENCE = 600.0
-"""How long a commit tries to win (seconds): far longer than its place in the queue takes."""
+"""How long a commit keeps trying (seconds): far longer than its place in the queue takes."""
 _MERGE = "metastore.commit.merge"
 """The property of a table whose writers want appends to be merged by the server."""
 _TTL = 10.0
 """How long the queue waits for a writer that died (seconds)."""
 _CONTENDED: Final[TTLCache[tuple[str, str], bool]] = TTLCache(10_000, 2.0, timer=SYSTEM.monotonic)
-"""The tables on which a commit of this process has lost lately: their database, and the lease that orders writers."""
+"""The tables on which a commit of this process lost lately: pairs of the database and the lease that orders writers."""
 _CONTENDED_LOCK: Final = Lock()
 
 
 @dataclass(frozen=True)
 class Current:
-    """An Iceberg table as it is: its entity, and its metadata with the file that has it."""
+    """The current state of an Iceberg table: its entity, its metadata, and the location of its metadata file."""
 
     entity: Table
     metadata: TableMetadata
@@ -83,9 +83,10 @@ class Current:
 
 @dataclass(frozen=True)
 class TableCommit:
-    """The changes that a client wants of one table. ``load`` reads the table, and is called again for each attempt.
+    """The changes that a client wants to make to one table.
 
-    ``held``: the table's metadata as the client has it; None: unknown.
+    ``load`` reads the table, and is called again for each attempt. ``held``: the table's metadata as the client has it;
+    None: unknown.
     """
 
     load: Callable[[], Current]
@@ -98,7 +99,7 @@ class TableCommit:
 class TableCreation:
     """A table that a commit creates: ``absent`` raises if the table is there already, or cannot be created.
 
-    ``take`` lets no other request use the table's folder from now on.
+    ``take`` claims the table's folder: no other request can use it from then on.
     """
 
     path: tuple[str, ...]
@@ -126,12 +127,12 @@ class _Prepared:
 
     @property
     def changes(self) -> tuple[EntityChange, ...]:
-        """The changes of the commit: the swap of the pointer, and all that the store shows of the table."""
+        """The changes of the commit: the swap of the pointer, and the parts of the table that the store shows."""
         before, after, entity = self.current.metadata, self.metadata, self.current.entity
         swap = pointer_changes(before, self.current.location, after, self.location)
         columns = schema_changes(before, after)
         if columns and entity.columns != columns_of(before.schema()):
-            # others altered the columns in the store: the columns of the file replace those
+            # others altered the columns in the store: the columns of the file replace them
             columns = fresh_columns(entity, after)
         return (*swap, *columns)
 
@@ -141,7 +142,7 @@ class _Prepared:
         return f"iceberg/{self.current.entity.id}"
 
     def apply(self, tx: Transaction) -> None:
-        """Swap the pointer. A table that does not change must be what its requirements were checked against."""
+        """Swap the pointer. A table without changes must still be the one whose requirements were checked."""
         if self.is_change:
             tx.tables.alter(self.current.entity, *self.changes)
         else:
@@ -185,7 +186,7 @@ class Commits:
     def commit(self, commits: Sequence[TableCommit | TableCreation]) -> list[CommitTableResponse]:
         """Commit to one table, or to several at once: all or none.
 
-        Raises CommitFailedException if a requirement fails that an append cannot be rebased over,
+        Raises CommitFailedException if a requirement fails and the commit cannot be rebased as an append,
         CommitStateUnknownException if the database did not answer whether the swap happened.
         """
         return self._once.guard(lambda: self._committed(commits), lambda: [_as_it_is(one.load()) for one in commits])
@@ -246,7 +247,7 @@ class Commits:
         merging = self._merging or current.metadata.properties.get(_MERGE) == "true"
         own = io
         if self._places.of_users:
-            # a user's file may name a manifest list of another table, so that the user learns its content
+            # a user's file may name a manifest list of another table, whose content the user must not learn
             own = self._places.below(io, current.metadata.location, current.location.rpartition("/")[0])
         rebased = rebase(own, locations, current.metadata, commit.requirements, commit.updates, merging=merging)
         written = list(rebased.written)
@@ -260,15 +261,16 @@ class Commits:
             delete_quietly(io, written)
             raise
         replaced = rebased.replaced
-        # the client wrote that manifest list. PyIceberg's own Table deletes the files that no snapshot needs any more
+        # a server keeps the client's manifest list, and deletes the metadata files that left the log. Without a server,
+        # PyIceberg's own Table deletes those metadata files
         if self._places.serves:
             replaced = tuple(outlived(current.metadata, after, location.rpartition("/")[0]))
         return _Prepared(commit.load, current, io, after, location, (*written, location), replaced)
 
     def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[CommitTableResponse] | None:
-        """Swap the pointers in one commit. None: another commit was first, and the files are deleted."""
+        """Swap the pointers in one commit. None: another commit won, and this one's files are deleted."""
         options = self._begun(attempts)
-        if options is None:  # an earlier attempt under the same key has begun
+        if options is None:  # an earlier attempt under the same key has committed
             _discard(attempts)
             return [_as_it_is(attempt.load()) for attempt in attempts]
         try:
@@ -320,7 +322,7 @@ class Commits:
                         attempt.apply(tx)
 
     def _settled(self, unknown: OutcomeUnknown) -> bool:
-        """Look up by its operation id what became of a swap whose answer was lost, even if others followed it."""
+        """Return whether a swap whose answer was lost has happened, even if other swaps followed it."""
         try:
             state = self._store.outcome(unknown.operation_id).state
         except MetastoreError as error:
@@ -336,7 +338,7 @@ class Commits:
     def _wait_in_line(
         self, queue: ExitStack, line: LeaseSet | None, names: list[str], patience: float
     ) -> LeaseSet | None:
-        """Return the leases of these names. A client that holds them already keeps its place."""
+        """Return the leases with these names. A commit that holds them already keeps its place."""
         if not names or (line is not None and sorted(line) == names and not line.is_over()):
             return line
         queue.close()  # a commit that waits for leases holds none, so that no two wait for each other
@@ -346,9 +348,9 @@ class Commits:
             raise CommitFailedException(str(error)) from error
 
     def _contended(self, commits: Sequence[TableCommit | TableCreation]) -> list[str]:
-        """Return the leases of those tables at which a commit has lost lately: new ones wait there too.
+        """Return the leases of those tables at which a commit lost lately: new commits wait for them, too.
 
-        Else a writer at the head of the line would go on losing to those that have just come.
+        Otherwise a writer at the head of the line would keep losing to newcomers.
         """
         with _CONTENDED_LOCK:
             if not _CONTENDED:
@@ -388,7 +390,7 @@ def _as_it_is(current: Current) -> CommitTableResponse:
 
 
 def _require_same(attempt: _Prepared, now: Table) -> None:
-    """Raise VersionConflict if a table has changed whose requirements are part of a commit that changes others."""
+    """Raise VersionConflict if a table has changed that the commit checks but does not change."""
     if (pointer := pointer_of(now)) != attempt.location:
         raise VersionConflict(now.path, attempt.location, pointer)
 

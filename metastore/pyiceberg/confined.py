@@ -1,13 +1,13 @@
 """Keep a server's files inside the folders of its warehouse.
 
 A client names files in many fields: a location, a pointer, a log of older metadata, manifest lists, statistics. A
-server that followed each of them would read, write and delete, with its own credentials, whatever a client names. So it
-reaches files only through :class:`Confined`, and every path that passes it is checked: with its ``..`` resolved, with
-and without what a URL parser takes for a query, and on a local disk with its links followed. Per-cent escapes are plain
+server that followed each of them would read, write and delete, with its own credentials, any file that a client names.
+So it reaches files only through :class:`Confined`, which checks every path. It resolves ``..``, follows links on a
+local disk, and checks a path with and without the part that a URL parser takes for a query. Percent escapes are plain
 characters: no file system that PyIceberg loads resolves them, and the folders of odd names have them.
 
 Where users write into the folders of their own tables, one of them could make a link there to the folder of another
-table. So no link below the warehouse's folder is followed then.
+table. So in such a warehouse no link below the folder is followed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Folders:
     def unlinked(self, location: str) -> tuple[str, tuple[str, ...]] | None:
         """Return the folder on a local disk in which a checked location lies, and the rest of its path.
 
-        None: it lies elsewhere, links are followed, or it has what a URL parser takes for a query or a host.
+        None: it lies elsewhere, links are followed, or a URL parser finds a query, a fragment or a host in it.
         """
         place = _Place.of(location)
         if self._links or not place.is_local or any(char in location for char in "?#") or urlsplit(location).netloc:
@@ -66,7 +66,7 @@ class Folders:
 
 
 class _Place:
-    """A scheme, with the bucket of an object store, and the parts of a path: as it is named, and without its links."""
+    """A scheme, the bucket of an object store, and the parts of a path: both as named and with its links resolved."""
 
     def __init__(self, store: tuple[str, ...], path: str, real: str) -> None:
         self._store = store
@@ -87,12 +87,12 @@ class _Place:
 
     @property
     def key(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What two spellings of one place have in common."""
+        """A value that is equal for all spellings of one place."""
         return self._store, self._parts
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on a local disk."""
+        """Whether the place is on a local disk."""
         return self._store[0] == "file"
 
     @property
@@ -101,18 +101,21 @@ class _Place:
         return "/" + "/".join(self._parts)
 
     def is_below(self, root: _Place) -> bool:
-        """Whether this is something in the folder ``root``, not the folder itself."""
+        """Whether this place is inside the folder ``root``, and not the folder itself."""
         count = len(root._parts)
         return self._store == root._store and len(self._parts) > count and self._parts[:count] == root._parts
 
     def named_below(self, root: _Place) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the path of ``root``, and the rest of its own path, if it is named below that. It follows no link."""
+        """Yield the path of ``root`` and the rest of this path, if its name lies below that of ``root``.
+
+        Links are not followed.
+        """
         for start in {root._named, root._parts}:
             if self._named[: len(start)] == start and len(self._named) > len(start):
                 yield root.path, self._named[len(start) :]
 
     def is_named_below(self, root: _Place) -> bool:
-        """Whether it is below ``root``, and no part of its path below that is a link."""
+        """Whether this place is below ``root``, and no part of its path below ``root`` is a link."""
         rest = self._parts[len(root._parts) :]
         return self.is_below(root) and self._named in (root._named + rest, root._parts + rest)
 
@@ -134,7 +137,7 @@ def is_same_place(one: str, other: str) -> bool:
 
 
 def _require_no_pipe(location: str) -> None:
-    """Raise ForbiddenError for a pipe or a device on a local disk: to open it would wait for ever, or read for ever."""
+    """Raise ForbiddenError for a pipe or a device on a local disk: opening it, or reading it, might never end."""
     place = _Place.of(location)
     if place.is_local:
         try:
@@ -146,7 +149,7 @@ def _require_no_pipe(location: str) -> None:
 
 
 class Confined(FileIO):
-    """A file system that reaches only what lies below some folders."""
+    """A file system that reaches only files below some folders."""
 
     def __init__(self, io: FileIO, folders: Folders) -> None:
         super().__init__(io.properties)
@@ -174,7 +177,7 @@ class Confined(FileIO):
 
 
 def _delete(root: str, parts: tuple[str, ...]) -> None:
-    """Delete a file below a folder. It follows no link, also none that was made since the place was checked."""
+    """Delete a file below a folder. It follows no link, not even one that was made after the place was checked."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts[:-1]:

@@ -35,12 +35,12 @@ _OWN: Final = frozenset({POINTER, _PREVIOUS, _SNAPSHOT, _OPERATION, UUID_OF})
 
 
 def pointer_of(table: Table) -> str | None:
-    """Return where the table's metadata file is; None: it is no Iceberg table."""
+    """Return the location of a table's metadata file; None if it is not an Iceberg table."""
     return table.properties.get(POINTER) if table.format == FORMAT else None
 
 
 def fields_of(metadata: TableMetadata, location: str, previous: str | None = None) -> dict[str, Any]:
-    """Return what ``tables.create`` needs to show a table."""
+    """Return the arguments of ``tables.create`` for an Iceberg table."""
     return {
         "columns": columns_of(metadata.schema()),
         "location": metadata.location,
@@ -66,7 +66,7 @@ def _properties(metadata: TableMetadata, location: str, previous: str | None) ->
 def pointer_changes(
     before: TableMetadata, before_location: str, after: TableMetadata, location: str
 ) -> tuple[EntityChange, ...]:
-    """Return the changes of one commit but those of columns: the swap of the pointer comes first."""
+    """Return the changes of one commit, except those of columns; the swap of the pointer comes first."""
     old = _properties(before, before_location, None)
     new = _properties(after, location, before_location)
     changes: list[EntityChange] = [SetProperty(POINTER, location, expected=before_location)]
@@ -85,7 +85,7 @@ def schema_changes(before: TableMetadata, after: TableMetadata) -> tuple[EntityC
 
 
 def fresh_columns(entity: Table, after: TableMetadata) -> tuple[EntityChange, ...]:
-    """Return changes that replace all columns: for a table whose columns are not those of its metadata."""
+    """Return changes that replace all columns, for a table whose columns differ from its metadata."""
     dropped = [DropColumn((column.name,)) for column in entity.columns]
     added = [AddColumn((c.name,), c.type, nullable=c.nullable, comment=c.comment) for c in columns_of(after.schema())]
     return (*dropped, *added)

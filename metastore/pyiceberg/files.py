@@ -53,9 +53,9 @@ E = TypeVar("E")
 M = TypeVar("M")
 
 _LARGEST = 64 << 20
-"""How many bytes a metadata file may have in a server, unpacked. A client chooses the file, and what it unpacks to."""
+"""The largest metadata file of a server (bytes, unpacked). A client chooses the file, and so its size."""
 _VALUES = 1_000_000
-"""How many values a metadata file may have in a server: 60 KB unpack to millions, which took minutes and gigabytes."""
+"""The most values in a metadata file of a server: 60 KB unpacked to millions, which took minutes and gigabytes."""
 _PART = 1 << 20
 
 
@@ -64,9 +64,9 @@ def _size(known: tuple[TableMetadata, int]) -> int:
 
 
 _KNOWN: LRUCache[tuple[str, str], tuple[TableMetadata, int]] = LRUCache(64 << 20, getsizeof=_size)
-"""The metadata that was read last, by store and location, each with the size of its text; together so many bytes."""
+"""The metadata that was used last, by file store and location, with the size of its text; 64 MiB of text together."""
 _REACH: Final = ("s3.", "adls.", "gcs.", "hdfs.", "hf.", "oss.", "client.", "py-io-impl")
-"""The properties of a file system that say which store it reaches, and as whom."""
+"""The properties of a file system that say which store it reaches, and with which account."""
 _KNOWN_LOCK = Lock()
 _DELETES = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
 _GC = "gc.enabled"
@@ -74,7 +74,7 @@ _LOG = logging.getLogger("metastore.pyiceberg")
 
 
 def next_location(provider: LocationProvider, current: str | None) -> str:
-    """Return where the next metadata file of a table goes. Its number is one more than that of ``current``."""
+    """Return the location of a table's next metadata file. Its number is one more than that of ``current``."""
     return provider.new_table_metadata_file_location(0 if current is None else _number(current) + 1)
 
 
@@ -85,7 +85,9 @@ def _number(location: str) -> int:
 
 
 def read_metadata(io: FileIO, location: str) -> TableMetadata:
-    """Return what a metadata file says. One that a catalog has written never changes, so it is read once a process.
+    """Return the table metadata in a file.
+
+    A file that a catalog has written never changes, so the process keeps it in a cache.
 
     Raises pyiceberg's ValidationError for a file that is not table metadata.
     """
@@ -101,9 +103,9 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
 
 
 def _reach(io: FileIO) -> str:
-    """Return what tells stores apart: at another endpoint, or for another account, a location names another file."""
+    """Return a key of the file store: with another endpoint or account, a location names another file."""
     own = sorted((key, str(value)) for key, value in io.properties.items() if key.startswith(_REACH))
-    return hashlib.sha256(json.dumps(own).encode()).hexdigest()  # it keeps no secret
+    return hashlib.sha256(json.dumps(own).encode()).hexdigest()  # a hash, because the properties may have secrets
 
 
 def _remember(place: tuple[str, str], known: tuple[TableMetadata, int]) -> None:
@@ -112,7 +114,7 @@ def _remember(place: tuple[str, str], known: tuple[TableMetadata, int]) -> None:
 
 
 def _parsed(io: FileIO, location: str) -> tuple[TableMetadata, int]:
-    """Read a metadata file. The error names wrong fields, and shows nothing of the file: it may be secret."""
+    """Read a metadata file. The error names wrong fields, and shows no content of the file, which may be secret."""
     text = read_text(io, location)
     try:
         return parsed(text), len(text)
@@ -121,7 +123,10 @@ def _parsed(io: FileIO, location: str) -> tuple[TableMetadata, int]:
 
 
 def read_text(io: FileIO, location: str) -> bytes:
-    """Return what is in a metadata file, unpacked. In a server it raises ValidationError for one that is too large."""
+    """Return the unpacked content of a metadata file.
+
+    In a server it raises ValidationError for a file that is too large.
+    """
     parts, size = list[bytes](), 0
     unpacking = Compressor.get_compressor(location).stream_decompressor
     try:
@@ -138,7 +143,7 @@ def read_text(io: FileIO, location: str) -> bytes:
 
 
 def check_text(io: FileIO, location: str, text: bytes) -> None:
-    """Raise ValidationError if a server reads or writes a metadata file that is larger than it would read."""
+    """Raise ValidationError in a server for a metadata file that is larger than the server would read."""
     _check_size(io, location, len(text))
     # a value needs at least a byte, so a shorter text is not counted
     if isinstance(io, Confined) and len(text) > _VALUES:
@@ -163,15 +168,17 @@ def _wrong_fields(error: Exception) -> str:
 
 
 def never_changes(location: str) -> bool:
-    """Whether a metadata file is one that a catalog has written: its name has a UUID."""
+    """Whether a metadata file's name has a UUID: then a catalog has written it."""
     return TABLE_METADATA_FILE_NAME_REGEX.fullmatch(location.rsplit("/", 1)[-1]) is not None
 
 
 def read_current(named: Callable[[], tuple[E, str]], read: Callable[[str], M]) -> tuple[E, M, str]:
-    """Return an entity, what its metadata file says, and where that is. ``named`` reads the entity and this place.
+    """Return an entity, its metadata, and the location of its metadata file.
 
-    A commit may replace the file meanwhile, and delete it because the table or view wants that: then another one is
-    named. Raises FileNotFoundError if the file is still named.
+    ``named`` reads the entity and this location.
+
+    A commit may meanwhile replace the file and delete it, if the table or view wants that: then the new file is read.
+    Raises FileNotFoundError if the missing file is still the current one.
     """
     entity, location = named()
     while True:
@@ -185,7 +192,7 @@ def read_current(named: Callable[[], tuple[E, str]], read: Callable[[str], M]) -
 
 
 def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
-    """Write a new metadata file. It never replaces one. A file that is not whole is deleted."""
+    """Write a new metadata file. It never replaces a file. An incomplete file is deleted."""
     check_properties(metadata.properties)
     try:
         text = metadata.model_dump_json(exclude_none=not _keeps_nulls()).encode()
@@ -203,7 +210,7 @@ def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
 
 @cache
 def _keeps_nulls() -> bool:
-    """Whether files are written as old readers want them; PyIceberg reads its whole configuration for that."""
+    """Whether nulls are written, for old readers; cached, because PyIceberg reads its whole configuration for that."""
     return bool(Config().get_bool("legacy-current-snapshot-id"))
 
 
@@ -211,7 +218,7 @@ def _keeps_nulls() -> bool:
 def deleted_if_refused(io: FileIO, locations: list[str]) -> Iterator[None]:
     """Delete the files of a change that the store refused.
 
-    A change that may have happened keeps them: an unknown outcome, and an interrupt while the store was asked.
+    The files stay if the change may have happened: after an unknown outcome, or an interrupt during the call.
     """
     try:
         yield
@@ -228,7 +235,10 @@ def _is_true(metadata: TableMetadata, name: str, *, otherwise: bool) -> bool:
 
 
 def make_folders(location: str) -> None:
-    """Make the folders of a staged table on a local disk: some engines (DuckDB) do not make them. Others need none."""
+    """Make the folders of a staged table on a local disk: some engines (DuckDB) do not make them.
+
+    Other file systems need no folders.
+    """
     place = urlsplit(location)
     if place.scheme in ("", "file"):
         for folder in ("data", "metadata"):
@@ -238,7 +248,7 @@ def make_folders(location: str) -> None:
 def outlived(before: TableMetadata, after: TableMetadata, folder: str) -> list[str]:
     """Return the metadata files that a commit has cut from the log, if the table's properties want them deleted.
 
-    A table that was registered may name any file in its log. So only those in the table's own ``folder`` count.
+    A table that was registered may name any file in its log. So only files in the table's own ``folder`` count.
     """
     if not _is_true(after, _DELETES, otherwise=TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT):
         return []
@@ -248,7 +258,7 @@ def outlived(before: TableMetadata, after: TableMetadata, folder: str) -> list[s
 
 
 def delete_quietly(io: FileIO, locations: list[str]) -> None:
-    """Delete files that nothing names. A file that stays does no harm, so a failure is only logged."""
+    """Delete files that nothing refers to. A file that stays does no harm, so a failure is only logged."""
     for location in locations:
         try:
             io.delete(location)
@@ -259,7 +269,7 @@ def delete_quietly(io: FileIO, locations: list[str]) -> None:
 def delete_table_files(io: FileIO, metadata: TableMetadata, location: str) -> None:
     """Delete all files of a table that is gone. A file that cannot be read or deleted stays, and is logged.
 
-    With the property ``gc.enabled=false`` data files stay, as in Iceberg's Java library: other tables may have them.
+    With the property ``gc.enabled=false`` data files stay, as in Iceberg's Java library: other tables may use them.
     """
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots:

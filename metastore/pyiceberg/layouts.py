@@ -16,7 +16,7 @@ __all__ = ["check_added", "check_layout", "check_versions", "check_writable", "f
 _WRITABLE: Final = (1, 2)
 """The table formats whose metadata PyIceberg can write."""
 _UNWRITABLE: Final = 3
-"""The one that it can only read."""
+"""The format version that it can only read."""
 
 
 def format_version(properties: Properties) -> Literal[1, 2]:

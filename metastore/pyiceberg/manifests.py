@@ -1,7 +1,7 @@
-"""Read lists of manifests, and manifests. A server bounds what they unpack to, because a client writes them.
+"""Read manifest lists and manifests. A server bounds their unpacked size, because clients write them.
 
-PyIceberg unpacks each block of an Avro file at once: 1.5 MB become gigabytes. Its decoder in C believes each length
-that a file states: it returns the memory behind the file, or ends the process. So each length is checked before.
+PyIceberg unpacks each block of an Avro file at once: 1.5 MB become gigabytes. Its C decoder trusts each length in a
+file: a wrong one returns memory beyond the file, or crashes the process. So each length is checked first.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ __all__ = ["entries_of", "manifests_of"]
 
 T = TypeVar("T", bound=Record)
 _Made = dict[int, Callable[..., Any]]
-"""What records or values of some field ids become."""
+"""The classes of records or of values, by field id."""
 _LARGEST: Final = 64 << 20
-"""How many bytes such a file may have in a server, as it is and unpacked."""
+"""The largest such file in a server, both packed and unpacked (bytes)."""
 _VALUES: Final = 4_000_000
-"""How many values it may have there, without lists of numbers: one byte of a file becomes an object of 200 bytes."""
+"""The most values in such a file in a server, without lists of numbers: one byte becomes an object of 200 bytes."""
 _SCHEMA: Final = 1 << 20
-"""How many bytes the schema of such a file may have."""
+"""The largest schema of such a file (bytes)."""
 _PART: Final = 1 << 20
 
 
 def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     """Return the manifests in the list of a snapshot. Raises ValidationError.
 
-    PyIceberg's own method returns for each path what the process read first, in whichever list. So a user could name
-    the manifest of another table in a list of its own, as an empty one, and that table would lose its rows.
+    PyIceberg's own method returns, for each path, the manifest that the process read first, from any list. So a user
+    could name another table's manifest in its own list, as an empty one, and that table would lose its rows.
     """
     types: _Made = {-1: ManifestFile, 508: PartitionFieldSummary}
     schema = MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION]
@@ -65,14 +65,14 @@ def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
 
 
 def entries_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """Return what a manifest itself says of its files, also of those that are deleted. Raises ValidationError."""
+    """Return the entries of a manifest as the file has them, deleted data files included. Raises ValidationError."""
     enums: _Made = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
     schema = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION]
     return _records(io, manifest.manifest_path, schema, {-1: ManifestEntry, 2: DataFile}, enums)
 
 
 def _records(io: FileIO, location: str, schema: Schema, types: _Made, enums: _Made) -> list[Any]:
-    """Read a whole file. In a server it raises ValidationError for one that is too large."""
+    """Read a whole file. In a server it raises ValidationError for a file that is too large."""
     bounded = isinstance(io, Confined)
     with io.new_input(location).open() as stream:
         text = stream.read(_LARGEST + 1) if bounded else stream.read()
@@ -90,7 +90,7 @@ def _records(io: FileIO, location: str, schema: Schema, types: _Made, enums: _Ma
 
 
 class _Large(ValueError):
-    """A file has more than any that a catalog wrote. The message says of what."""
+    """A file is larger than any that a catalog wrote. The message says in what."""
 
 
 class _Read(InputFile):
@@ -104,23 +104,23 @@ class _Read(InputFile):
         return len(self._text)
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Return True: the bytes have been read."""
         return True
 
     def open(self, seekable: bool = True) -> InputStream:
-        """Return its bytes."""
+        """Return a stream of the bytes."""
         return BytesIO(self._text)
 
 
 class _Decoder(BinaryDecoder):
-    """PyIceberg's decoder, for what lies in some bytes. What would lie behind them raises EOFError.
+    """PyIceberg's decoder, for some bytes. A read past their end raises EOFError.
 
     ``left``: how many values may follow.
     """
 
     def __init__(self, text: bytes, left: int = sys.maxsize) -> None:
         self._end = len(text)
-        # numbers that it reads behind the end are zeros, and no more of them than the text has bytes
+        # pad with zeros: the numbers that it reads past the end are zeros, at most as many as the text has bytes
         self._decoder = new_decoder(text + bytes(len(text) + 16))
         self.left = left
 
@@ -146,7 +146,7 @@ class _Decoder(BinaryDecoder):
 
     def read_ints(self, n: int) -> tuple[int, ...]:
         """Return the next ``n`` numbers. They do not count as values: each takes 8 bytes."""
-        self._require(n)  # each has a byte
+        self._require(n)  # each number has at least a byte
         numbers = self._decoder.read_ints(n)
         self._require(0)
         return numbers
@@ -164,11 +164,11 @@ class _Decoder(BinaryDecoder):
 
 
 class _File(AvroFile[T]):
-    """An Avro file that is read by the decoder above. ``values``: how many may follow."""
+    """An Avro file that is read by the decoder above. ``values``: how many values may follow."""
 
     values: int
     _decoder: _Decoder | None = None
-    """That of the block."""
+    """The decoder of the current block."""
 
     def __enter__(self) -> Self:
         with self.input_file.open() as stream:
@@ -195,7 +195,7 @@ class _File(AvroFile[T]):
 
 
 def _unpacks_to(text: bytes) -> int:
-    """Return how many bytes the blocks of an Avro file unpack to; of too many, only that they are too many."""
+    """Return how many bytes the blocks of an Avro file unpack to; stop at the first number above the limit."""
     decoder = _Decoder(text)
     header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
     parts = _PARTS.get(header.meta.get(AVRO_CODEC_KEY, ""), _plain)
@@ -239,7 +239,7 @@ def _zstandard(block: bytes) -> Iterator[int]:
 
 
 def _snappy(block: bytes) -> Iterator[int]:
-    """Yield what a block says itself at its beginning: the reader makes room for so many bytes, and expects as many."""
+    """Yield the size that a block states at its beginning: the reader allocates and expects this many bytes."""
     size = 0
     for place, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << 7 * place
@@ -254,4 +254,4 @@ _PARTS: Final[dict[str, Callable[[bytes], Iterator[int]]]] = {
     "zstandard": _zstandard,
     "snappy": _snappy,
 }
-"""By the name of a codec: what yields the sizes of the parts of a block, unpacked."""
+"""Functions by the name of a codec: each yields the unpacked sizes of a block's parts."""

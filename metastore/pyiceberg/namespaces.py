@@ -72,12 +72,12 @@ class Namespaces:
         return [(*names, name) for name in page.items], page.next_token
 
     def exists(self, names: Identifier) -> bool:
-        """Whether there is such a namespace."""
+        """Whether a namespace exists."""
         with errors_of_iceberg():
             return self._store.schemas.exists((*self._root, *names))
 
     def require(self, names: Identifier) -> None:
-        """Raise NoSuchNamespaceError if there is no such namespace."""
+        """Raise NoSuchNamespaceError if a namespace does not exist."""
         if not self.exists(names):
             raise no_namespace(names)
 
@@ -86,7 +86,7 @@ class Namespaces:
         return dict(self._load(names).properties) or dict(_EMPTY)
 
     def update(self, names: Identifier, removals: set[str], updates: dict[str, str]) -> PropertiesUpdateSummary:
-        """Remove and set properties, merged with what others set meanwhile."""
+        """Remove and set properties; changes that others make meanwhile stay."""
 
         def attempt(options: dict[str, Any]) -> PropertiesUpdateSummary:
             schema = self._load(names)

@@ -1,4 +1,4 @@
-"""PyIceberg's identifiers as paths of the store, and the store's errors as PyIceberg's."""
+"""Convert PyIceberg's identifiers to paths of the store, and the store's errors to PyIceberg's."""
 
 from __future__ import annotations
 
@@ -50,14 +50,17 @@ __all__ = [
 ]
 
 _QUOTES: Final = len('"":"",')
-"""What JSON needs for a property besides its key and its value."""
+"""How many characters JSON needs for a property, besides its key and its value."""
 
 
 class InvalidProperty(ValueError, IntegrityError):
-    """A property has no key or no value. PyIceberg's SQL catalog raises the second class, and its users catch that."""
+    """A property has no key or no value.
+
+    It is also an IntegrityError, which PyIceberg's SQL catalog raises, and which its users catch.
+    """
 
     def __init__(self, message: str) -> None:
-        """Say what is wrong, as any ValueError does."""
+        """Make the error with a message, as any ValueError."""
         IntegrityError.__init__(self, message, None, Exception(message))
 
 
@@ -67,7 +70,7 @@ def parts(identifier: str | Identifier) -> Identifier:
 
 
 def table_names(identifier: str | Identifier) -> Identifier:
-    """Return the names of a new table or view, before a file of it is written. Raises ValueError for a bad name."""
+    """Return the names of a new table or view, before any of its files is written. Raises ValueError for a bad name."""
     names = parts(identifier)
     namespace_names(names[:-1])
     with errors_of_iceberg():
@@ -80,7 +83,7 @@ def shown(identifier: Identifier) -> str:
 
 
 def namespace_names(namespace: str | Identifier) -> Identifier:
-    """Return the names of a namespace. Raises NoSuchNamespaceError if there is none, or an empty one among them."""
+    """Return the names of a namespace. Raises NoSuchNamespaceError if it has no names, or one of them is blank."""
     names = parts(namespace)
     if not names:
         raise NoSuchNamespaceError("Empty namespace identifier")
@@ -90,18 +93,18 @@ def namespace_names(namespace: str | Identifier) -> Identifier:
 
 
 def no_namespace(names: Identifier) -> NoSuchNamespaceError:
-    """Return the error for a namespace that is not there."""
+    """Return the error for a namespace that does not exist."""
     return NoSuchNamespaceError(f"Namespace does not exist: {shown(names)}")
 
 
 def no_table(names: Identifier) -> NoSuchTableError:
-    """Return the error for a table that is not there."""
+    """Return the error for a table that does not exist."""
     return NoSuchTableError(f"Table does not exist: {shown(names)}")
 
 
 @contextmanager
 def missing_raises(error: Exception) -> Iterator[None]:
-    """Raise ``error`` for what the store does not have."""
+    """Raise ``error`` in place of the store's EntityNotFound."""
     try:
         yield
     except EntityNotFound as missing:
@@ -110,9 +113,9 @@ def missing_raises(error: Exception) -> Iterator[None]:
 
 @contextmanager
 def errors_of_iceberg(*kept: type[Exception]) -> Iterator[None]:
-    """Raise errors of the store as those that users of PyIceberg catch; those of the classes ``kept`` as they are.
+    """Turn errors of the store into those that users of PyIceberg catch; the classes ``kept`` pass unchanged.
 
-    A call that certainly did nothing, and may succeed later, is ServiceUnavailableError.
+    A call that certainly did nothing, and may succeed later, raises ServiceUnavailableError.
     """
     try:
         yield
@@ -144,7 +147,7 @@ def property_texts(properties: Properties) -> dict[str, str]:
 def check_properties(properties: Mapping[str, str]) -> None:
     """Raise ValueError for more properties than the store holds, before a file is written.
 
-    The store would find that out itself, after many times the work.
+    The store would find that out too, but after many times the work.
     """
     size = sum(len(key) + len(value) + _QUOTES for key, value in properties.items())
     if size > MAX_DOC:

@@ -1,17 +1,17 @@
 """Apply a request at most once under its idempotency key, whichever server gets the repeat.
 
-The operation ids of attempts 0, 1, 2, … follow from the key. So each server sees in the database what became of each
-attempt. If one has committed, the request is done. One that failed is over. One that is still open may yet commit: then
-the next swap fails, because the pointer has moved.
+The operation ids of attempts 0, 1, 2, … are derived from the key. So each server can look up the outcome of each
+attempt in the database. If one has committed, the request is done. A failed attempt is over. An open attempt may still
+commit: then the next swap fails, because the pointer has moved.
 
 Two notes are kept beside the attempts, as results of operations that write nothing. The first says which request the
 key belongs to. The second is the final answer of a request that was refused: it takes the place of the next attempt, so
-that no attempt in flight can commit any more.
+that no attempt in flight can still commit.
 
-A note of the same sort says that a request has used a folder which the server held for a user. **Users make at most
-one table or view in such a folder, for ever**: only the request of the note may make something there, and it commits
-at most once, because the operation ids of its attempts follow from its key. Without a key they follow from what the
-request says: so one that failed can be repeated, and one that has committed is refused.
+A note of the same kind says that a request has used a folder which the server held for a user. **Users make at most one
+table or view in such a folder, for ever.** Only the request of the note may make something there. It commits at most
+once, because the operation ids of its attempts are derived from its key. Without a key they are derived from the
+request's content: so a failed request can be repeated, and a repeat of a committed one is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class Refused(Exception):
-    """The request was refused for good before; ``answer`` is what ``settle`` was given."""
+    """The request was refused for good before; ``answer`` is the answer that ``settle`` kept."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__("the request was refused before")
@@ -49,15 +49,15 @@ class Refused(Exception):
 class Once:
     """The attempts of one request.
 
-    ``text``: its idempotency key, or None. ``whose``: the principal. ``call``: the method and path. ``store``: one that
-    sees all operations, not that of a user, who may have lost the right to what an attempt wrote.
+    ``text``: its idempotency key, or None. ``whose``: the principal. ``call``: the method and path. ``store``: a store
+    that sees all operations, not a user's: the user may have lost the right to what an attempt wrote.
     """
 
     def __init__(self, store: Store, text: str | None = None, whose: str = "", call: str = "") -> None:
         self._store = store
         self._has_key = text is not None
         self._text = text
-        """What the operation ids follow from; None: they follow from nothing."""
+        """The text from which the operation ids are derived; None: the calls get no operation ids."""
         self._whose = whose
         self._call = call
         self._said: Any = str(SYSTEM.operation_id())
@@ -65,7 +65,10 @@ class Once:
         """How many attempts, counted from the first one, have failed for good."""
 
     def claim(self, request: Any) -> None:
-        """Raise OperationIdReused if the key belongs to another request. ``request``: what is in this one, as JSON."""
+        """Raise OperationIdReused if the key belongs to another request.
+
+        ``request``: the content of this request, as JSON.
+        """
         if self._text is None:
             self._said = request
             return
@@ -91,7 +94,7 @@ class Once:
         return self.begin() or {}
 
     def require_unused(self, folder: str) -> None:
-        """Raise ForbiddenError if a request has noted a folder: what it made there may be another's by now."""
+        """Raise ForbiddenError if a request has noted a folder: its table may belong to another user by now."""
         if self._store.outcome(_use_of(folder)).state != "unknown":
             raise _used(folder)
 
@@ -111,7 +114,7 @@ class Once:
         return True
 
     def _note(self, operation: UUID, about: Any, value: T) -> T:
-        """Write a result under an id, once: a repeat about the same gets it, any other raises OperationIdReused."""
+        """Write a result under an id, once: a repeat with the same ``about`` gets it, others get OperationIdReused."""
         request = Request[T](
             "note",
             lambda: "note what a request came to",
@@ -125,7 +128,8 @@ class Once:
         """Return the options of the next attempt's call; None: an attempt has committed.
 
         Read everything that the attempt rests on before you call this: then no earlier attempt can commit unnoticed.
-        Raises Refused if the request was refused for good, ForbiddenError if one without a key has used its folders.
+        Raises Refused if the request was refused for good, ForbiddenError if a request without a key has used its
+        folders.
         """
         if self._text is None:
             return {}
@@ -147,11 +151,11 @@ class Once:
             number += 1
 
     def has_committed(self) -> bool:
-        """Whether an attempt under the key has committed; without a key, that is not known: False."""
+        """Whether an attempt under the key has committed; False without a key, because then it is not known."""
         return self._has_key and self.begin() is None
 
     def run(self, attempt: Callable[[dict[str, Any]], T], answer: Callable[[], T]) -> T:
-        """Return what ``attempt(options)`` returns, or ``answer()`` if an attempt has committed already."""
+        """Return the result of ``attempt(options)``, or of ``answer()`` if an attempt has committed already."""
 
         def attempts() -> T:
             while (options := self.begin()) is not None:
@@ -164,7 +168,7 @@ class Once:
         return self.guard(attempts, answer)
 
     def guard(self, work: Callable[[], T], answer: Callable[[], T]) -> T:
-        """Return what ``work()`` returns; ``answer()`` if it fails because an attempt has committed already."""
+        """Return the result of ``work()``; that of ``answer()`` if it fails because an attempt has committed."""
         try:
             return work()
         except CommitStateUnknownException:

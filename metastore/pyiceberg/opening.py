@@ -14,7 +14,7 @@ __all__ = ["migrated", "opened"]
 
 
 def opened(uri: str) -> Store:
-    """Open the store; give a new database its schema. An old schema is the operator's to migrate."""
+    """Open the store; give a new database its schema. An old schema raises MigrationNeeded: an operator migrates it."""
     url = _url(uri)
     try:
         return metastore.open(url)
@@ -26,7 +26,7 @@ def opened(uri: str) -> Store:
 
 
 def migrated(uri: str) -> None:
-    """Make the database's schema; do nothing if it is there."""
+    """Create or upgrade the database's tables."""
     metastore.migrate(_url(uri))
 
 

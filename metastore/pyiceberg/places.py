@@ -1,4 +1,4 @@
-"""Reach the files of tables, and choose where new ones go. A server runs no code that a table names."""
+"""Reach the files of tables, and choose places for new ones. A server runs no code that a table names."""
 
 from __future__ import annotations
 
@@ -48,22 +48,21 @@ _DOTS: Final = (".", "..")
 _PLACES: Final = ("write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path")
 """Properties of tables that name folders."""
 _PART: Final = re.compile("([0-9a-f]{32})([0-9a-f]{16})")
-"""The part of a user's folder that no other one has: a UUIDv7, and whose folder it is."""
+"""The unique part of a user's folder: a UUIDv7, and a mark that tells whose folder it is."""
 _CHOSEN: Final = re.compile("-[0-9a-f]{12}7[0-9a-f]{19}([0-9a-f]{16})?/")
 """The end of the name of a folder that a server chose for a table or a view."""
 _AHEAD: Final = 60 * 1000
 """How far the clock of the server that chose a folder may be ahead of this one's (ms)."""
 _HOLDS: Final = 24 * 3600 * 1000 - _AHEAD
-"""How long a user may name a folder that the server chose as it staged a table: to commit it, to register it (ms).
+"""How long a user may name a folder that the server chose for a staged table: to commit it, to register it (ms).
 
-From the first use to the end of this is less than a day: for so long gc keeps the note that the folder was used.
-"""
+Less than a day passes from the first use to the end of this time, and gc keeps the note of the use for a day. """
 
 
 def folder(name: str) -> str:
-    """Return the folder of a name: itself, unless it would lead elsewhere, or to the folder of another name.
+    """Return the folder for a name: the name, escaped if it would lead elsewhere or to the folder of another name.
 
-    PyIceberg reads a location as a URL, and leaves out its query and its fragment.
+    PyIceberg reads a location as a URL, and drops its query and its fragment.
     """
     if name in _DOTS:
         return name.replace(".", "%2E")
@@ -81,8 +80,8 @@ _KEPT_LOCK: Final = Lock()
 def _kept_io(properties: tuple[tuple[str, str], ...], scheme: str, location: str) -> FileIO:
     """Return the file system of a warehouse for a scheme, made once.
 
-    Arrow lets no client of S3 be made while a request of any other one is under way: with a new one for each request,
-    a bucket that does not answer would stop those of all warehouses.
+    Arrow cannot make an S3 client while a request of another client runs. With a new client for each request, a bucket
+    that does not answer would stop the requests of all warehouses.
     """
     with _KEPT_LOCK:
         kept = _KEPT.get((properties, scheme))
@@ -98,7 +97,7 @@ class Places:
     them, because its clients write them: they could get the server's credentials, or run code of their choice. It also
     refuses a relative location, which would lie in its working folder, and every place that does not lie below its
     warehouse or one of ``allowed``. ``of_users``: users whose rights are checked write into its folders, and may have
-    replaced a metadata file, or made a link: not even an operator reads or writes at the place that these name.
+    replaced a metadata file, or made a link. So not even an operator reads or writes at a place that these name.
     """
 
     def __init__(
@@ -114,20 +113,22 @@ class Places:
 
     @property
     def serves(self) -> bool:
-        """Whether it is a server that asks, for clients in any language."""
+        """Whether a server uses these places, for clients in any language."""
         return not self._trusting
 
     @property
     def reach(self) -> str:
-        """A text that two catalogs share if a location names the same file for both, and both may read it."""
-        return hashlib.sha256(json.dumps(self._reached, default=str).encode()).hexdigest()  # it keeps no secret
+        """A text that is equal for two catalogs if a location names the same file for both, and both may read it."""
+        return hashlib.sha256(
+            json.dumps(self._reached, default=str).encode()
+        ).hexdigest()  # hashed: it may hold secrets
 
     def default(self, names: Identifier, above: str | None, user: str | None = None) -> str:
-        """Return where a new table or view goes that names no location: below its namespace's, or in the warehouse.
+        """Return the location of a new table or view that names none: below its namespace's, or in the warehouse.
 
         In a server the folder has a part that no other table gets: a table that is renamed keeps its folder, and the
-        next table of its name must not share it. With ``user`` it is held for this one, who names it later. Raises
-        ValueError if neither is there.
+        next table of its name must not share it. With ``user`` the folder is held for this user, who names it later.
+        Raises ValueError if neither is set.
         """
         begin = self.named(names, above)
         if self._trusting:
@@ -152,9 +153,10 @@ class Places:
         raise ValueError("No default path is set, please specify a location when creating a table")
 
     def check_namespace(self, names: Identifier, location: str | None) -> None:
-        """Raise ForbiddenError if a user chooses where the tables of a namespace go: it may be the folder of a table.
+        """Raise ForbiddenError if a user chooses the location of a namespace: it may be the folder of a table.
 
-        Who reads that table would have the files of the others. The folder that they have anyway may be named.
+        Then a user who may read that table would also get the files of the namespace's tables. The default location is
+        allowed.
         """
         own = f"{self._own.get(WAREHOUSE_LOCATION, '').rstrip('/')}/{folder(shown(names))}"
         if location is not None and location.rstrip("/") != own:
@@ -164,7 +166,10 @@ class Places:
             )
 
     def io(self, properties: Properties, location: str) -> FileIO:
-        """Return the file system of a location. In a server it raises ValueError for a relative one, ForbiddenError."""
+        """Return the file system of a location.
+
+        In a server it raises ValueError for a relative one, ForbiddenError for one outside the warehouse.
+        """
         self.check(location)
         if self._trusting:
             return load_file_io({**self._own, **properties}, location)
@@ -172,11 +177,14 @@ class Places:
         return Confined(_kept_io(own, urlsplit(location).scheme, location), self._folders)
 
     def below(self, io: FileIO, *locations: str) -> FileIO:
-        """Return a file system that reaches only what lies below a table's locations, in a server."""
+        """Return a file system that, in a server, reaches only files below a table's locations."""
         return io if self._trusting else Confined(io, Folders(locations))
 
     def locations(self, location: str, properties: Properties) -> LocationProvider:
-        """Return what says where new files of a table go. In a server it raises ValueError, ForbiddenError."""
+        """Return the provider of locations for a table's new files.
+
+        In a server it raises ValueError, ForbiddenError.
+        """
         self.check(location, properties)
         if not self._trusting:
             loaded = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
@@ -184,12 +192,12 @@ class Places:
         return load_location_provider(location, properties)
 
     def check(self, location: str, properties: Properties = EMPTY_DICT) -> None:
-        """Check a place that a client named, and those that a table's properties name. Raises as ``io`` does."""
+        """Check a location that a client named, and those in a table's properties. Raises as ``io`` does."""
         for place in (location, *[properties[key] for key in _PLACES if key in properties]):
             self._check(place)
 
     def check_updates(self, updates: Sequence[TableUpdate]) -> None:
-        """Check every place that a client's updates of a table name. Raises as ``io`` does."""
+        """Check every location in a client's updates of a table. Raises as ``io`` does."""
         for update in updates:
             match update:
                 case SetLocationUpdate():
@@ -208,10 +216,10 @@ class Places:
         self._folders.check(location)
 
     def check_chosen(self, location: str, names: Identifier, above: str | None, user: str) -> str:
-        """Return the folder that the server chose for this user lately, in which a place lies; else ForbiddenError.
+        """Return the folder around a location, if the server chose it for this user lately; else raise ForbiddenError.
 
-        The user names one to commit what it staged, or to register a file. Another one could be the folder of another
-        table, also of one that was renamed or dropped: its files would be read, written and deleted.
+        The user names such a location to commit a staged table, or to register a file. Any other folder could belong to
+        another table, even a renamed or dropped one, whose files would be read, written and deleted.
         """
         begin = self.named(names, above)
         start, own, rest = location.partition(f"{begin}-")
@@ -231,12 +239,13 @@ def _mark(part: str, begin: str, user: str) -> str:
 
 def _is_new(part: str) -> bool:
     made = int(part, 16) >> 80  # the milliseconds of a UUIDv7
-    # the mark is not a secret: a client can make one for a later time, whose folder would outlive the note of its use
+    # the mark is not a secret: a client can compute one for a later time, whose folder would outlive the note of its
+    # use
     return -_AHEAD < SYSTEM.micros() // 1000 - made < _HOLDS
 
 
 def check_moved(location: str, new: str) -> None:
-    """Raise ForbiddenError if a user moves a table or a view out of its folder: the new one may be that of another."""
+    """Raise ForbiddenError if a user moves a table or a view out of its folder: perhaps into another table's."""
     if new.rstrip("/") != location.rstrip("/"):
         try:
             Folders((location,)).check(new)
@@ -261,7 +270,7 @@ def check_same_place(stored: str, location: str) -> None:
 def check_beside(location: str, file: str) -> None:
     """Raise ForbiddenError unless a metadata file that an operator registers lies in the folder of its own location.
 
-    A user may have written it, with the location of another table in it: the user's table would have that folder.
+    A user may have written it, with the location of another table in it: then the user's table would have that folder.
     """
     here = file.rpartition("/")[0]
     if not any(is_same_place(here, there) for there in (location, f"{location}/metadata")):
@@ -274,17 +283,17 @@ def check_beside(location: str, file: str) -> None:
 def check_next(location: str, current: str, file: str) -> None:
     """Raise ForbiddenError unless the next metadata file of a table lies beside the current one, or below the table.
 
-    An operator may have chosen a folder elsewhere; then the current file lies there. A user may have replaced what is
-    in that file, and the server deletes old files where new ones go.
+    An operator may have chosen a folder elsewhere; then the current file lies there. A user may have replaced the
+    content of that file, and the server deletes old files in the folder of new ones.
     """
     if file.rpartition("/")[0] != current.rpartition("/")[0]:
         check_own(location, {"write.metadata.path": file})
 
 
 def check_own_updates(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> None:
-    """Raise ForbiddenError unless all that a user's updates of a table name lies where the table's files are.
+    """Raise ForbiddenError unless all files in a user's updates of a table lie where the table's files are.
 
-    Else the server would read, and write, files in the folder of another table.
+    Otherwise the server would read, and write, files in the folder of another table.
     """
     for update in updates:
         if isinstance(update, SetLocationUpdate):
@@ -295,7 +304,7 @@ def check_own_updates(metadata: TableMetadata, updates: Sequence[TableUpdate]) -
 
 
 def check_own_metadata(metadata: TableMetadata) -> None:
-    """Raise ForbiddenError unless all files that a user's metadata of a table names lie where the table's files are."""
+    """Raise ForbiddenError unless all files in a user's metadata of a table lie where the table's files are."""
     check_own(metadata.location, metadata.properties)
     figures = [*metadata.statistics, *metadata.partition_statistics]
     lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
@@ -328,7 +337,7 @@ def _files(updates: Sequence[TableUpdate]) -> Iterator[str | None]:
 def check_own(location: str, properties: Properties) -> None:
     """Raise ForbiddenError unless the folders that a user's properties of a table name lie below the table's own.
 
-    Else the server would write its files into the folder of another table.
+    Otherwise the server would write its files into the folder of another table.
     """
     for key in _PLACES:
         if place := properties.get(key):

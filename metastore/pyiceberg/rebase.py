@@ -1,4 +1,4 @@
-"""Put an append on top of what others have committed meanwhile.
+"""Put an append on top of the commits that others made meanwhile.
 
 An append adds manifests and removes nothing. So it can follow any snapshot: a new manifest list has its manifests and
 those of the newest snapshot, under the next sequence number. The data files and the manifests stay as the client wrote
@@ -6,7 +6,7 @@ them. The sequence numbers in an added manifest are null, so readers take them f
 specification, "Sequence number inheritance").
 
 All other requirements of the client must hold: a changed schema, or a branch that moved under an overwrite, fails. A
-server's clients state requirements that it must keep, unless they ask for the merge (docs/iceberg.md).
+server must check its clients' requirements, unless they ask for the merge (docs/iceberg.md).
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ def rebase(
 
 
 def _holds(requirement: TableRequirement, metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> bool:
-    """Whether a requirement holds. False: it says only that a branch which the updates append to has not moved."""
+    """Whether a requirement holds.
+
+    False: only a branch that the updates append to has moved; any other failure is raised.
+    """
     try:
         requirement.validate(metadata)
     except CommitFailedException:

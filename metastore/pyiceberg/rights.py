@@ -1,4 +1,4 @@
-"""Ask for a right before a file is touched: by a transaction that makes the change, and is rolled back."""
+"""Check a right before a file is touched: a transaction makes the change, and is rolled back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _OnlyTried(Exception):
 
 
 def is_of_user(store: Store) -> bool:
-    """Whether a store is that of one user, whose rights each call checks."""
+    """Whether a store belongs to one user, whose rights each call checks."""
     return user_of(store) is not None
 
 
@@ -34,7 +34,7 @@ def user_of(store: Store) -> str | None:
 
 @contextmanager
 def tried(store: Store) -> Iterator[Transaction]:
-    """Give a transaction that is never committed. It raises what the calls in it would."""
+    """Give a transaction that is never committed. Its calls raise the same errors as in any transaction."""
     try:
         with store.transaction() as tx:
             yield tx

@@ -1,9 +1,9 @@
 """Give a schema the id that its client chose, even if the table has another schema of that id.
 
 A client of PyIceberg's catalog class holds the table's metadata. If it adds a schema under an id that is taken in that
-metadata, the schema gets the id, as with PyIceberg's own catalogs. Those then keep two schemas of one id, and Iceberg's
-Java library cannot read the table. Here the old schema moves to the next free id, with the snapshots that name it: the
-ids of a table's schemas are always different.
+metadata, the new schema gets the id, as with PyIceberg's own catalogs. Those then keep two schemas with one id, and
+Iceberg's Java library cannot read the table. Here the old schema moves to the next free id, with the snapshots that
+name it: the ids of a table's schemas are always different.
 
 If the id was taken after the client read the table, `numbered` gives the new schema the next id instead.
 """
@@ -20,7 +20,7 @@ __all__ = ["require_known_schema", "with_room"]
 
 
 def with_room(metadata: TableMetadata, updates: Sequence[TableUpdate], held: TableMetadata | None) -> TableMetadata:
-    """Return the metadata in which the ids that added schemas take knowingly are free.
+    """Return metadata in which the ids of added schemas are free, if the client knew that they were taken.
 
     ``held``: the table's metadata as the client has it. None: unknown; then no schema moves.
     """
@@ -36,7 +36,7 @@ def with_room(metadata: TableMetadata, updates: Sequence[TableUpdate], held: Tab
 
 
 def _moved(metadata: TableMetadata, old: int, new: int) -> TableMetadata:
-    """Return the metadata in which the schema ``old`` has the id ``new``, for whatever names it."""
+    """Return metadata in which the schema ``old`` has the id ``new``, also where a snapshot names it."""
     schemas = [
         schema.model_copy(update={"schema_id": new}) if schema.schema_id == old else schema
         for schema in metadata.schemas
@@ -53,7 +53,7 @@ def _moved(metadata: TableMetadata, old: int, new: int) -> TableMetadata:
 def require_known_schema(
     metadata: TableMetadata, requirements: Sequence[TableRequirement], held: TableMetadata | None
 ) -> None:
-    """Raise CommitFailedException if a required schema id means another schema than in the client's metadata."""
+    """Raise CommitFailedException if a required schema id now names another schema than in the client's metadata."""
     if held is None:
         return
     for requirement in requirements:

@@ -1,7 +1,7 @@
 """Find out whether another table has the same files: a copy that an import made, or one that was registered twice.
 
-They have the same UUID. Dropped tables count, because they can be restored. The search reads the documents of all
-entities: a second for 50,000 tables. Only a purge asks.
+Such tables have the same UUID. Dropped tables count, because they can be restored. The search reads the documents of
+all entities: a second for 50,000 tables. Only a purge does it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from metastore.pyiceberg.unknown import Unknown, unknown_fields, with_unknown
 __all__ = ["parsed", "shared", "upgraded"]
 
 _WITH_UNKNOWN: Final = ConfigDict(populate_by_name=True, frozen=True, extra="allow")
-"""Fields at the top that PyIceberg does not know stay in the metadata, and are written again; others: `unknown`."""
+"""Unknown top-level fields stay in the metadata, and are written again; `unknown` keeps those below."""
 
 
 class SharedMetadataV1(TableMetadataV1):
@@ -30,11 +30,11 @@ class SharedMetadataV1(TableMetadataV1):
     statistics: list[AnyStatistics] = Field(default_factory=list)  # type: ignore[assignment]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with some other fields; ``deep`` changes nothing."""
+        """Return a shallow copy with some fields replaced; ``deep`` is ignored."""
         return super().model_copy(update=_known(type(self), update or {}))
 
     def model_dump_json(self, *arguments: Any, **options: Any) -> str:
-        """Return the metadata as JSON, with all that PyIceberg does not know of it."""
+        """Return the metadata as JSON, with the fields that PyIceberg does not know."""
         return with_unknown(super().model_dump_json(*arguments, **options), self._unknown)
 
     def __eq__(self, other: object) -> bool:
@@ -42,7 +42,7 @@ class SharedMetadataV1(TableMetadataV1):
         return isinstance(other, TableMetadataV1) and _same_fields(self, other)
 
     def __hash__(self) -> int:
-        """Return a number that equal metadata has too."""
+        """Return a hash that is the same for equal metadata."""
         return hash((self.table_uuid, self.last_updated_ms))
 
 
@@ -54,11 +54,11 @@ class SharedMetadataV2(TableMetadataV2):
     statistics: list[AnyStatistics] = Field(default_factory=list)  # type: ignore[assignment]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with some other fields; ``deep`` changes nothing."""
+        """Return a shallow copy with some fields replaced; ``deep`` is ignored."""
         return super().model_copy(update=_known(type(self), update or {}))
 
     def model_dump_json(self, *arguments: Any, **options: Any) -> str:
-        """Return the metadata as JSON, with all that PyIceberg does not know of it."""
+        """Return the metadata as JSON, with the fields that PyIceberg does not know."""
         return with_unknown(super().model_dump_json(*arguments, **options), self._unknown)
 
     def __eq__(self, other: object) -> bool:
@@ -66,7 +66,7 @@ class SharedMetadataV2(TableMetadataV2):
         return isinstance(other, TableMetadataV2) and _same_fields(self, other)
 
     def __hash__(self) -> int:
-        """Return a number that equal metadata has too."""
+        """Return a hash that is the same for equal metadata."""
         return hash((self.table_uuid, self.last_updated_ms))
 
 
@@ -74,7 +74,7 @@ _SHARED: Final = (SharedMetadataV1, SharedMetadataV2)
 
 
 def _same_fields(one: TableMetadataV1 | TableMetadataV2, other: TableMetadataV1 | TableMetadataV2) -> bool:
-    """Compare the fields, also those that PyIceberg does not know, where both can have them."""
+    """Compare the fields; for metadata of one class, also those that PyIceberg does not know."""
     same = type(one) is not type(other) or one.model_extra == other.model_extra
     return same and all(getattr(one, name) == getattr(other, name) for name in type(one).model_fields)
 
@@ -99,9 +99,9 @@ def shared(metadata: TableMetadata) -> TableMetadata:
 
 
 def upgraded(metadata: TableMetadata, before: TableMetadata) -> TableMetadata:
-    """Return the same metadata, shared, with all that PyIceberg did not know of what it was made of.
+    """Return the same metadata, shared, with the unknown fields of ``before``, from which it was made.
 
-    PyIceberg makes new metadata for another format version, of the fields that it knows.
+    For another format version, PyIceberg makes new metadata from only the fields that it knows.
     """
     made = shared(metadata)
     if type(made) is type(before) or not (isinstance(made, _SHARED) and isinstance(before, _SHARED)):
@@ -119,7 +119,7 @@ _ANY: Final[TypeAdapter[TableMetadata]] = TypeAdapter(
 
 
 def parsed(text: bytes) -> TableMetadata:
-    """Return what a metadata file says. Raises pydantic's ValidationError."""
+    """Return the table metadata in a JSON text. Raises pydantic's ValidationError."""
     metadata = _ANY.validate_json(text)
     if isinstance(metadata, _SHARED):
         metadata._unknown = unknown_fields(text, metadata.model_dump_json())  # noqa: SLF001  (it has just been made)

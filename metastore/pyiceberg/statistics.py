@@ -22,7 +22,7 @@ class AnyStatistics(StatisticsFile):
 
 
 class SetAnyStatistics(SetStatisticsUpdate):
-    """The update that sets such statistics."""
+    """The update that sets these statistics."""
 
     statistics: AnyStatistics
 

@@ -65,7 +65,7 @@ class Tables:
         self._once = once
 
     def path(self, names: Identifier) -> Identifier:
-        """Return where a table is in the store."""
+        """Return a table's path in the store."""
         return (*self._root, *names)
 
     def entity(self, names: Identifier) -> StoredTable:
@@ -101,7 +101,7 @@ class Tables:
         return _pointer(entity, names), entity.location
 
     def exists(self, names: Identifier) -> bool:
-        """Whether there is such a table, and it is an Iceberg table; what is being dropped in steps is not there."""
+        """Whether a table exists and is an Iceberg table; while it is dropped in steps, it does not exist."""
         try:
             self.entity(names)
         except (NoSuchTableError, NoSuchNamespaceError, DropPending):
@@ -130,12 +130,12 @@ class Tables:
             self._store.tables.create(self.path(names), **fields_of(metadata, location), **options)
 
     def try_create(self, names: Identifier) -> None:
-        """Raise what the creation of a table would. Nothing is written."""
+        """Raise the errors that the creation of a table would raise. Nothing is written."""
         with self._creating(names), tried(self._store) as tx:
             tx.tables.create(self.path(names))
 
     def require_right(self, names: Identifier, *, overwrite: bool = False) -> None:
-        """Raise ForbiddenError unless the user may create a table, or with ``overwrite`` alter the one there."""
+        """Raise ForbiddenError unless the user may create a table, or with ``overwrite`` alter the existing one."""
         if not is_of_user(self._store):
             return
         if overwrite:
@@ -152,7 +152,7 @@ class Tables:
     def register(
         self, names: Identifier, location: str, options: dict[str, Any], *, overwrite: bool, replaces: str | None = None
     ) -> TableMetadata:
-        """Create a table from a metadata file; with ``overwrite``, let the table that is there have it.
+        """Create a table from a metadata file; with ``overwrite``, give the file to the existing table.
 
         ``replaces``: the metadata file that the table must still have.
         """
@@ -246,7 +246,7 @@ class Tables:
 
 @contextmanager
 def taken_raises(*names: Identifier) -> Iterator[None]:
-    """Raise TableAlreadyExistsError where the store has the name of one of these tables already."""
+    """Raise TableAlreadyExistsError if the name of one of these tables is taken."""
     try:
         yield
     except EntityAlreadyExists as error:

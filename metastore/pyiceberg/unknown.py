@@ -3,9 +3,8 @@
 PyIceberg drops such fields of snapshots, schemas, partition specs, sort orders, references and statistics when it reads
 a file. So they are put aside when a file is read, and put back whenever the metadata is written.
 
-A field goes back to the part that had it: a snapshot with its id, a reference with its name. Any other part of a list
-must be the same as before, because a client may set another one under the same id. Only a schema may have a new id: see
-`room`.
+A field goes back to the part that had it: to a snapshot by its id, to a reference by its name. Any other part of a list
+must be unchanged, because a client may put another one under the same id. Only a schema may have a new id: see `room`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Final
 __all__ = ["Unknown", "unknown_fields", "with_unknown"]
 
 Unknown = dict[str, Any]
-"""What is not known below an object or a list, by field or by part. ``_OWN`` has the fields of an object itself."""
+"""The unknown fields below an object or a list, by field or by part. ``_OWN`` has the fields of an object itself."""
 _OWN: Final = ""
 _SNAPSHOT: Final = "snapshot-id"
 _SCHEMA: Final = "schema-id"
@@ -24,12 +23,12 @@ _MANIFESTS: Final = "manifest-list"
 
 
 def unknown_fields(text: bytes, known: str) -> Unknown:
-    """Return what the JSON ``text`` has and ``known``, which was written from it, has not."""
+    """Return the fields that the JSON ``text`` has and ``known``, which was written from it, lacks."""
     return _below(json.loads(text), json.loads(known))
 
 
 def with_unknown(known: str, unknown: Unknown) -> str:
-    """Return the JSON ``known`` with the fields that are not known."""
+    """Return the JSON ``known`` with the unknown fields put back."""
     if not unknown:
         return known
     whole = json.loads(known)
@@ -58,7 +57,7 @@ def _put_back(known: Any, unknown: Unknown) -> None:
 
 
 def _kept(one: Any, unknown: Unknown) -> str:
-    """Return under which name the fields of a part are kept: a schema that has a new id has those of its old one."""
+    """Return the key under which a part's fields are kept: a schema with a new id has those of its old id."""
     if (name := _part(one)) in unknown or not isinstance(one, dict) or _SCHEMA not in one:
         return name
     return next((old for old in unknown if _is_same_schema(one, json.loads(old))), name)
@@ -69,7 +68,7 @@ def _is_same_schema(one: dict[str, Any], other: Any) -> bool:
 
 
 def _part(one: Any) -> str:
-    """Return what tells a part of a list from the others."""
+    """Return a key that distinguishes a part of a list from the others."""
     if isinstance(one, dict) and _MANIFESTS in one:  # a snapshot: its id is enough, and its parent may expire
         return str(one[_SNAPSHOT])
     return json.dumps(one, sort_keys=True)

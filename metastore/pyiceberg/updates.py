@@ -56,7 +56,7 @@ def updated(
 
 
 def created(nothing: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMetadata:
-    """Return the metadata of the new table that the updates make of PyIceberg's empty metadata. Raises ValueError."""
+    """Return the metadata of the new table that the updates make from PyIceberg's empty metadata. Raises ValueError."""
     check_versions(updates)
     try:
         return shared(update_table_metadata(nothing, numbered(nothing, updates), enforce_validation=True))
@@ -66,7 +66,7 @@ def created(nothing: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMe
 
 
 def _there(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> Iterator[TableUpdate]:
-    """Yield the updates without the removals of properties, snapshots and statistics that are gone.
+    """Yield the updates without removals of properties, snapshots and statistics that no longer exist.
 
     Another writer may have removed them. Iceberg's Java library leaves them out, too.
     """
@@ -88,7 +88,7 @@ class _Removable:
         self._of_partitions = {one.snapshot_id for one in metadata.partition_statistics}
 
     def without_gone(self, update: TableUpdate) -> TableUpdate | None:
-        """Return an update without what it removes and is gone, and take the rest out; None: nothing is left of it."""
+        """Return an update without removals of missing parts, and note its other removals; None if nothing is left."""
         match update:
             case RemovePropertiesUpdate():
                 removals = _taken(update.removals, self._properties)
@@ -104,7 +104,7 @@ class _Removable:
                 return update
 
     def add(self, update: TableUpdate) -> None:
-        """Note what an update adds."""
+        """Note the parts that an update adds."""
         match update:
             case SetPropertiesUpdate():
                 self._properties.update(update.updates)
@@ -117,7 +117,7 @@ class _Removable:
 
 
 def _taken(wanted: Iterable[T], there: set[T]) -> list[T]:
-    """Take out of ``there`` what is wanted, and return what it had of it."""
+    """Remove the wanted items from ``there``, and return those that it had."""
     found = [one for one in dict.fromkeys(wanted) if one in there]
     there.difference_update(found)
     return found

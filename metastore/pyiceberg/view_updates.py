@@ -86,7 +86,7 @@ def check_view(metadata: ViewMetadata, requirements: Iterable[ViewRequirement]) 
 
 
 def updated_view(metadata: ViewMetadata, updates: Iterable[ViewUpdate]) -> ViewMetadata:
-    """Return the metadata with the updates applied. Raises ValueError for one that does not fit."""
+    """Return the metadata with the updates applied. Raises ValueError for an update that does not fit."""
     for update in updates:
         metadata = metadata.model_copy(update=_changed(update, metadata))
     return metadata
@@ -114,7 +114,7 @@ def _changed(update: ViewUpdate, metadata: ViewMetadata) -> dict[str, Any]:
 
 
 def _with_schema(metadata: ViewMetadata, schema: Schema) -> list[Schema]:
-    """Return the view's schemas with ``schema`` as the last one; it gets an id of its own unless it is there."""
+    """Return the view's schemas with ``schema`` as the last one; it gets a new id unless the view has it already."""
     same = next((s for s in metadata.schemas if s == schema), None)
     if same is not None:
         return [*[s for s in metadata.schemas if s is not same], same]

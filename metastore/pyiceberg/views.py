@@ -55,7 +55,7 @@ class Views:
         return View(names, metadata)
 
     def read(self, location: str) -> ViewMetadata:
-        """Return what a view's metadata file says."""
+        """Return the metadata in a view's metadata file."""
         return _read(self._places.io({}, location), location)
 
     def register(self, names: Identifier, metadata: ViewMetadata, location: str, options: dict[str, Any]) -> View:
@@ -88,7 +88,7 @@ class Views:
                     raise ViewAlreadyExistsError(f"View {shown(names)} already exists") from error
 
     def load(self, names: Identifier) -> tuple[View, str]:
-        """Return a view, and where its metadata file is; one without a metadata file is no Iceberg view."""
+        """Return a view, and the location of its metadata file; a view without such a file is not an Iceberg view."""
         _, metadata, location = self._current(names)
         return View(names, metadata), location
 
@@ -109,7 +109,7 @@ class Views:
     def replace(
         self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
     ) -> tuple[View, str]:
-        """Apply updates to the newest metadata, write it to a new file, and swap the pointer; again if it was lost."""
+        """Apply updates to the newest metadata, write it to a new file, and swap the pointer, until that succeeds."""
 
         def attempt() -> tuple[View, str]:
             while (done := self._replaced(names, requirements, updates)) is None:
@@ -131,7 +131,7 @@ class Views:
         after = updated_view(metadata, updates)
         if is_of_user(self._store):
             check_moved(metadata.location, after.location)
-            # a user may have replaced the file; what the store says about it is true
+            # a user may have replaced the file's content; the store's pointer to it is reliable
             check_moved(location.rpartition("/metadata/")[0] or location, after.location)
         folder = f"{after.location}/metadata"
         if self._places.of_users and after.location == metadata.location:
@@ -155,7 +155,7 @@ class Views:
                 raise ViewAlreadyExistsError(f"View {shown(new)} already exists") from error
 
     def exists(self, names: Identifier) -> bool:
-        """Whether there is such a view. One that is being dropped in steps is not there."""
+        """Whether a view exists. While it is dropped in steps, it does not exist."""
         try:
             self._stored(names)
         except (NoSuchViewError, DropPending):
@@ -222,7 +222,7 @@ def _current(metadata: ViewMetadata) -> tuple[ViewVersion, Schema]:
 
 
 def _fields(metadata: ViewMetadata, location: str) -> dict[str, Any]:
-    """Return what ``views.create`` needs to show an Iceberg view."""
+    """Return the arguments of ``views.create`` for an Iceberg view."""
     version, schema = _current(metadata)
     return {
         "columns": columns_of(schema),
@@ -235,7 +235,7 @@ def _fields(metadata: ViewMetadata, location: str) -> dict[str, Any]:
 
 
 def _changes(stored: StoredView, fields: dict[str, Any], location: str) -> list[EntityChange]:
-    """Return the changes of one commit: the swap of the pointer, and all that the store shows of a view."""
+    """Return the changes of one commit: the swap of the pointer, and the parts of a view that the store shows."""
     properties: dict[str, str] = fields["properties"]
     changes: list[EntityChange] = [SetProperty(POINTER, properties[POINTER], expected=location)]
     changes += [SetProperty(key, value) for key, value in properties.items() if key != POINTER]
@@ -251,7 +251,7 @@ def _changes(stored: StoredView, fields: dict[str, Any], location: str) -> list[
 
 
 def _write(io: FileIO, metadata: ViewMetadata, folder: str) -> str:
-    """Write a view's metadata file into a folder, and return where it is."""
+    """Write a view's metadata file into a folder, and return its location."""
     number = len(metadata.version_log) - 1
     location = f"{folder}/{number:05d}-{SYSTEM.operation_id()}.metadata.json"
     text = metadata.model_dump_json(by_alias=True, exclude_none=True).encode()
@@ -262,5 +262,5 @@ def _write(io: FileIO, metadata: ViewMetadata, folder: str) -> str:
 
 
 def _read(io: FileIO, location: str) -> ViewMetadata:
-    """Return what a view's metadata file says."""
+    """Return the metadata in a view's metadata file."""
     return ViewMetadata.model_validate_json(read_text(io, location))

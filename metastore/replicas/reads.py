@@ -1,7 +1,7 @@
-"""The reads of a view: from one server, as long as it surely shows what the view promised; else from another.
+"""The reads of a view: from one server, as long as it surely shows the promised position; else from another.
 
 A read counts only if no connection was opened since the server was last seen to show the promised position, because a
-restarted replica may be further back. Otherwise that is looked at again, and the read repeated.
+restarted replica may be further back. Otherwise the position is checked again, and the read is repeated.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _READS: Final = frozenset(
 )
 READ_ONLY: Final = "a view of a replica is read-only; write to the store"
 _LOOKS: Final = 0.005
-"""How often a replica is asked how far it is (seconds)."""
+"""How often a replica is asked for its position (seconds)."""
 _ANSWERS: Final = 1.0
-"""How long a replica has at least to answer that (seconds)."""
+"""The least time that a replica gets to answer (seconds)."""
 
 
 class Replicas:
-    """The servers of one store: its replicas, and the primary, which is read where no replica will do."""
+    """The servers of one store: its replicas, and the primary, which is read if no replica can answer."""
 
     def __init__(self, replicas: Sequence[Source], primary: Source, epoch: str, clock: Clock) -> None:
         self._replicas, self.primary = tuple(replicas), primary
@@ -46,7 +46,7 @@ class Replicas:
         self._turn = count()
 
     def chosen(self, at_least: str | None, wait: float) -> tuple[Source, Reached] | None:
-        """Return a replica that shows everything up to a position, within ``wait`` seconds; None: none does.
+        """Return a replica that shows everything up to a position, within ``wait`` seconds; None if no replica does.
 
         Raises InvalidArgument for a text that is not a position of this database.
         """
@@ -84,7 +84,7 @@ class Replicas:
         return found
 
     def check(self, position: str) -> None:
-        """Raise InvalidArgument if the primary has another change at a position; if it does not answer, say nothing."""
+        """Raise InvalidArgument if the primary has another change at a position; do nothing if it does not answer."""
         with suppress(*FAILURES):
             number_in(self.primary.backend, position)
 
@@ -95,7 +95,7 @@ class Replicas:
 
 
 class ReplicaReads:
-    """Keeps the promises of :class:`metastore.port.backend.Reads`, on a state that may be old. It writes nothing."""
+    """Implements :class:`metastore.port.backend.Reads` on a state that may be old. It refuses writes."""
 
     def __init__(self, replicas: Replicas, at_least: str | None, wait: float) -> None:
         """Choose a server. Raises InvalidArgument for a text that is not a position of this database."""
@@ -116,7 +116,7 @@ class ReplicaReads:
             check_drawn(primary.backend, at_least, number_in(primary.backend, at_least))
             return at_least
         found = primary.reached(None)
-        # its timeline is known; a replica does not tell its own
+        # the primary's timeline is known; a replica does not tell its own
         epoch = primary.backend.feed_start()[0]
         return position_of(epoch, 0) if found is None else position_of(epoch, *found.newest)
 
@@ -161,7 +161,7 @@ class ReplicaReads:
 
 
 def replicas_opened(session: Session, backends: Mapping[str, ReplicaBackend]) -> Replicas:
-    """Return the replicas of a store that is being opened. Raises InvalidArgument for one of another database."""
+    """Return the replicas of a store that is being opened. Raises InvalidArgument for a replica of another database."""
     epoch, clock = session.epoch(), session.clock
     sources = [Source(name, backend, epoch, clock) for name, backend in backends.items()]
     primary = Source("the primary", cast(ReplicaBackend, session.backend), epoch, clock, primary=True)

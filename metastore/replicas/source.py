@@ -1,9 +1,9 @@
-"""One server to read from, and up to which position it surely shows everything.
+"""One server to read from, and the position up to which it surely shows everything.
 
-A state shows *all* up to a position if each change with a lower position is in it, or was never committed. That is so
-once all transactions are over that could have drawn a lower position (see :mod:`metastore.port.replica`). While one of
-them is under way, an earlier answer counts: a replica only goes forwards. After a restart it may be further back, so
-that nothing counts any more that was said before a connection was opened.
+A state shows *all* up to a position if each change with a lower position is in it, or was never committed. This holds
+once all transactions that could have drawn a lower position are over (see :mod:`metastore.port.replica`). While one of
+them runs, an earlier answer still counts, because a replica only goes forwards. After a restart a replica may be
+further back, so answers from before a new connection no longer count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from metastore.port.replica import NewestChange, ReplicaBackend, Shown
 __all__ = ["FAILURES", "Reached", "Source"]
 
 FAILURES: Final = (BackendUnavailable, DeadlineExceeded, MigrationNeeded)
-"""The errors that a replica may raise where the primary, or another one, may answer."""
+"""The errors of a replica after which the primary or another replica may still answer."""
 _RESTS: Final = 5.0
 """How long a server is not asked after it failed (seconds)."""
 _OPENS: Final = 2.0
@@ -38,24 +38,24 @@ _log = logging.getLogger("metastore")
 
 
 class Reached(NamedTuple):
-    """The least position that a server shows, on the connections that were open by then."""
+    """The position up to which a server surely shows everything, on the connections that were open then."""
 
     opened: object
     newest: NewestChange
 
 
 class _Known(NamedTuple):
-    """What the connections of one time have shown."""
+    """The state that the answers on the same connections have shown."""
 
     opened: object
     whole: NewestChange | None
     """Everything up to here is shown."""
     waiting: Shown | None
-    """Everything up to its newest is shown, once the transactions of that time are over."""
+    """An answer to wait for: everything up to its newest is shown once the transactions of its time are over."""
 
 
 class Source:
-    """See the module. Any number of threads may use it: each sets ``_known`` to what is true."""
+    """A server to read from; see the module. Thread-safe: each thread sets ``_known`` to a true state."""
 
     def __init__(self, name: str, backend: ReplicaBackend, epoch: str, clock: Clock, *, primary: bool = False) -> None:
         """``name`` is the server's URL without its secrets, ``epoch`` that of the database's feed."""
@@ -69,7 +69,7 @@ class Source:
         """The connections to it, and the run of the primary, when the primary had what it showed."""
 
     def begin(self) -> None:
-        """Look at the server when the store is opened; one that does not answer rests. Raises InvalidArgument."""
+        """Ask the server when the store is opened; a server that does not answer rests. Raises InvalidArgument."""
         try:
             with until(self._clock.monotonic() + _OPENS):
                 self._shows()
@@ -77,9 +77,9 @@ class Source:
             self.failed(error)
 
     def reached(self, at_least: str | None) -> Reached | None:
-        """Return what is shown, if that is everything up to a position (None: any); None: not yet.
+        """Return the position that is shown if it is at least ``at_least`` (None: any); None if it is not yet.
 
-        Raises what the database raises; InvalidArgument if another change is at the position.
+        Raises the database's errors, and InvalidArgument if another change is at the position.
         """
         found = self._shows()
         if found is None or at_least is None:
@@ -100,7 +100,7 @@ class Source:
                 return None if known.whole is None else Reached(opened, known.whole)
 
     def _check(self) -> None:
-        """Raise InvalidArgument for another database than the primary's, MigrationNeeded for one without a schema."""
+        """Raise InvalidArgument if the server belongs to another database, MigrationNeeded if it has no schema."""
         if self.backend.format() is None:
             raise MigrationNeeded(f"{self.name} has no schema")
         if database_of(self.backend.feed_start()[0]) != self._database:
@@ -110,11 +110,14 @@ class Source:
 
     @property
     def rests(self) -> bool:
-        """Whether it has failed a short time ago."""
+        """Whether the server failed a short time ago, and is not asked."""
         return self._clock.monotonic() < self._rests_until
 
     def failed(self, error: MetastoreError) -> None:
-        """Let it rest. Raises the error again if it is the caller's: its time is over, or it has no connection free."""
+        """Let the server rest: do not ask it for a while.
+
+        Raises the error again if the server did not cause it: the caller's time is over, or no connection is free.
+        """
         if isinstance(error, PoolExhausted) or (isinstance(error, DeadlineExceeded) and remaining(self._clock, 1) <= 0):
             raise error
         if not self.rests:
@@ -122,7 +125,7 @@ class Source:
         self._rests_until = self._clock.monotonic() + _RESTS
 
     def asked(self, at_least: str | None, check: Callable[[str], None]) -> Reached | None:
-        """Return what :meth:`reached` says; None, and a rest, if the server failed or has another change there.
+        """Return the result of :meth:`reached`; None if the server failed or has another change there: then it rests.
 
         ``check`` raises InvalidArgument if the primary has another change there, too: then the position is wrong.
         """
@@ -136,7 +139,7 @@ class Source:
 
 
 def _after(known: _Known, shown: Shown) -> _Known:
-    """Return what is known after one more answer."""
+    """Return the known state after one more answer."""
     if shown.oldest >= shown.next:
         return known._replace(whole=_later(known.whole, shown.newest), waiting=None)
     if known.waiting is not None and shown.oldest >= known.waiting.next:

@@ -20,8 +20,8 @@ class Replica(Managers):
     """A read replica's view: ``store.replica().tables.load(path)``. It is read-only.
 
     Each read shows everything up to ``position``, and perhaps more: a later read shows at least what an earlier one
-    showed. If the replica fails, another one that has come as far is read, else the primary. A method that writes
-    raises InvalidArgument.
+    showed. If the replica fails, the reads go to another one that has come as far, else to the primary. A method that
+    writes raises InvalidArgument.
     """
 
     def __init__(self, session: Session, reads: ReplicaReads) -> None:
@@ -38,7 +38,7 @@ class Replica(Managers):
 
     @property
     def from_primary(self) -> bool:
-        """Whether it reads from the primary, because no replica is there or has come far enough."""
+        """Whether it reads from the primary, because no replica answers or has come far enough."""
         return self._reads.from_primary
 
     def find(
@@ -52,7 +52,10 @@ class Replica(Managers):
         text: str | None = None,
         timeout: float | None = None,
     ) -> Iterator[Entity]:
-        """Yield what :meth:`metastore.Store.find` yields, as the replica shows it. Raises as it does."""
+        """Yield the entities that :meth:`metastore.Store.find` yields, as the replica shows them.
+
+        Raises the same errors.
+        """
         session = cast(Session, self._session)
         looked_for = wanted(session.backend, under, kind, name, properties, recursive, text)
         return find(session, looked_for, under.path if isinstance(under, Entity) else str(under), timeout)

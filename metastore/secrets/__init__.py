@@ -1,1 +1,1 @@
-"""Encrypted properties: the keys of the environment, the data keys, and what a catalog declares secret."""
+"""Encrypted properties: the keys of the environment, the data keys, and which properties are secret."""

@@ -1,11 +1,12 @@
-"""Read what a catalog's settings say of secrets: which properties are secret, and which data key encrypts them.
+"""Read a catalog's settings for secrets: which properties are secret, and which data key encrypts them.
 
-Two properties of a catalog are these settings. ``metastore.secret-properties`` has the patterns of keys, between
-blanks: ``password *.token``; ``*`` is any text, ``?`` any character. ``metastore.secret-key`` is the number of the data
-key, which rotation sets. They hold for the catalog's own properties and for those of everything below it.
+These settings are two properties of the catalog. ``metastore.secret-properties`` lists patterns of property keys,
+separated by blanks: ``password *.token``; ``*`` is any text, ``?`` any character. ``metastore.secret-key`` is the
+number of the data key, which rotation sets. They hold for the catalog's own properties and for those of everything
+below it.
 
-A commit that changes them counts the catalog's scope version up. Each write below the catalog guards that version, so
-no write that rests on old settings lands once the change has returned.
+A commit that changes them increments the catalog's scope version. Each write below the catalog guards that version, so
+no write that rests on old settings commits after the change has returned.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Declared(NamedTuple):
     key: int
 
     def covers(self, name: str) -> bool:
-        """Whether the property with this key is secret. The settings themselves never are."""
+        """Whether the property with this key is secret. The two settings themselves are never secret."""
         expression = _expression(self.patterns)
         return expression is not None and name not in (PATTERNS, KEY) and expression.fullmatch(name) is not None
 

@@ -1,8 +1,9 @@
 """The keys of the environment: they wrap the data keys, and nothing else.
 
-The variable ``METASTORE_SECRET_KEY`` has one key or several, between blanks, each 64 bytes in base64
-(``metastore secrets new-key`` makes one). The first wraps; all of them unwrap, so that a process can read during a
-rotation. A data key is wrapped with AES-SIV (RFC 5297, its section 1.3.2: key wrapping), its number is associated data.
+The variable ``METASTORE_SECRET_KEY`` holds one or more keys of 64 bytes in base64, separated by blanks. The command
+``metastore secrets new-key`` makes one. The first key wraps; every key unwraps, so that a process can read during a
+rotation. A data key is wrapped with AES-SIV (RFC 5297, its section 1.3.2: key wrapping), with its number as associated
+data.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SIZE: Final = 64
 
 
 class EnvironmentKey(NamedTuple):
-    """A key of the environment, and the name that a data key's row has for it."""
+    """A key of the environment, and its name in the rows of data keys."""
 
     secret: bytes
     name: str
@@ -49,18 +50,18 @@ def to_text(data: bytes) -> str:
 
 
 def of_text(text: str) -> bytes:
-    """Return the bytes of a base64 text, in either alphabet. Raises ValueError."""
+    """Return the bytes of a base64 text, in either alphabet. Raises ValueError for any other text."""
     plain = text.strip().rstrip("=").replace("+", "-").replace("/", "_")
     return base64.b64decode(plain + "=" * (-len(plain) % 4), altchars=b"-_", validate=True)
 
 
 def keys() -> tuple[EnvironmentKey, ...]:
-    """Return the keys of the environment, the first one first. Raises SecretKeyMissing, SecretKeyWrong."""
+    """Return the keys of the environment, in their order. Raises SecretKeyMissing, SecretKeyWrong."""
     return _parsed(os.environ.get(VARIABLE, ""))
 
 
 def current() -> EnvironmentKey:
-    """Return the key that wraps. Raises SecretKeyMissing, SecretKeyWrong."""
+    """Return the key that wraps new data keys. Raises SecretKeyMissing, SecretKeyWrong."""
     return keys()[0]
 
 
@@ -99,7 +100,7 @@ def cipher(secret: bytes) -> AESSIV:
 
 
 def wrap(secret: bytes, number: int, key: EnvironmentKey) -> str:
-    """Return a data key as its row holds it."""
+    """Return a data key in the wrapped form that its row holds."""
     return to_text(cipher(key.secret).encrypt(secret, _about(number)))
 
 

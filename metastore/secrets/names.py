@@ -1,7 +1,7 @@
-"""Names under which catalog services keep secrets, in plain text: what a server that speaks their API does not show.
+"""Names under which catalog services keep secrets in plain text; a server that speaks their API masks these properties.
 
 Gravitino's catalogs mark such properties as hidden, each provider its own, and its server shows a mask instead. The
-names here are those that it marks, and others that say the same: a server here does not know all providers.
+names here are the ones that it marks, and similar ones: a server here does not know all providers.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def _is_plain(value: str) -> bool:
 
 
 def hidden_in(properties: Mapping[str, str]) -> list[str]:
-    """Return the keys whose values are secrets in plain text. References and encrypted values may be seen."""
+    """Return the keys whose values are secrets in plain text. References and encrypted values are not hidden."""
     return [key for key, value in properties.items() if is_hidden(key) and _is_plain(value)]
 
 
 def hiding_secrets(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties as strangers may see them."""
+    """Return properties as any client may see them, with the mask in place of plain secrets."""
     return {**properties, **dict.fromkeys(hidden_in(properties), MASK)}

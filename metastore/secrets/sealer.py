@@ -1,12 +1,12 @@
 """Encrypt and decrypt values with data keys.
 
-A value is encrypted twice. The call makes a :class:`Sealed` text, which depends on the value, the property's name and
-the data key alone: a repeat under one operation id compares it with that of the first call. It is never stored. The
-attempt *binds* it (:func:`bound`): what is stored is encrypted with a salt, and with the entity's id and the property's
-name as associated data. So equal values have different ciphertexts, and one under another name or at another entity
-does not open.
+A value is encrypted twice. The call makes a :class:`Sealed` text, which depends only on the value, the property's name
+and the data key. So a repeat under one operation id can be compared with the first call. The Sealed text is never
+stored. The attempt *binds* it (:func:`bound`): the stored text is encrypted with a salt, and with the entity's id and
+the property's name as associated data. So equal values have different ciphertexts, and a ciphertext that was copied to
+another property or entity does not open.
 
-Databases of before have unbound values, which depend on name and data key alone. They open too, until the next write
+Older databases have unbound values, whose associated data is only the property's name. They still open; the next write
 of the property replaces them. AES-SIV tells the two apart: each opens only with its own associated data.
 """
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["Sealed", "Sealer", "bound"]
 
 _SALT: Final = 16
-"""The bytes before a bound ciphertext, which make each one different."""
+"""The size of the random salt before a bound ciphertext (bytes)."""
 
 
 class _Database(Protocol):
-    """A source of data keys: a backend. It is asked only when something is secret."""
+    """A source of data keys: a backend. It is read only when a property is secret."""
 
     @property
     def secret_keys(self) -> SecretKeys: ...
@@ -43,7 +43,10 @@ class _Database(Protocol):
 
 
 class Sealed(str):
-    """A value that a call gives, encrypted, before it is bound to an entity. A caller's own text never is one."""
+    """A value that a call gives, encrypted, before it is bound to an entity.
+
+    A text that a caller passes is never an instance.
+    """
 
     __slots__ = ("_compares", "_name", "_number", "_sealer", "_value")
 
@@ -54,7 +57,10 @@ class Sealed(str):
     _compares: bool
 
     def __new__(cls, text: str, sealer: Sealer, name: str, value: str, number: int, compares: bool) -> Self:
-        """Return the text of a call's secret. ``compares``: the caller may learn whether it is the present one."""
+        """Return the sealed text of a secret that a call gives.
+
+        ``compares``: the caller may learn whether the entity has this secret already.
+        """
         sealed = super().__new__(cls, text)
         sealed._sealer, sealed._name, sealed._value = sealer, name, value
         sealed._number, sealed._compares = number, compares
@@ -74,7 +80,7 @@ class Sealed(str):
         return self._value
 
     def under(self, number: int) -> Sealed:
-        """Return it as a call gave it while the catalog had another data key. Raises as :meth:`Sealer.seal` does."""
+        """Return the same secret, sealed with another data key. Raises as :meth:`Sealer.seal` does."""
         return self._sealer.seal(self._name, self._value, number, compares=self._compares)
 
     def new_id(self) -> int:
@@ -82,7 +88,7 @@ class Sealed(str):
         return self._sealer.next_id()
 
     def bound(self, entity_id: int, before: object) -> str:
-        """Return what an entity stores where it stores ``before`` now: the same, if that has this value already.
+        """Return the text to store in place of ``before``: ``before`` itself if it holds this secret already.
 
         A caller that may not compare always gets a new text.
         """
@@ -91,7 +97,10 @@ class Sealed(str):
         return self._sealer.bind(self._name, self._value, self._number, entity_id)
 
     def expected(self, entity_id: int, before: object) -> str:
-        """Return what ``expected=`` with this value means. Raises InvalidArgument for one that may not compare."""
+        """Return the stored text that ``expected=`` with this value stands for.
+
+        Raises InvalidArgument for a caller that may not compare.
+        """
         if not self._compares:
             raise InvalidArgument(
                 f"the property {shown(self._name)} is secret, so a user's expected= is not a plain value; "
@@ -101,7 +110,7 @@ class Sealed(str):
 
 
 def bound(properties: Mapping[str, Any], entity_id: int, before: Mapping[str, Any]) -> dict[str, str]:
-    """Return the secrets among a call's properties as the entity stores them; ``before`` are its properties now."""
+    """Return the secrets among a call's properties in the stored form; ``before``: the entity's properties now."""
     return {
         key: value.bound(entity_id, before.get(key)) for key, value in properties.items() if isinstance(value, Sealed)
     }
@@ -116,7 +125,9 @@ class Sealer:
         self._reserved = ReservedIds()
 
     def seal(self, name: str, value: str, number: int, *, compares: bool = True) -> Sealed:
-        """Return the value of the property ``name``, encrypted with a data key, which is made if it is the first one.
+        """Return the value of the property ``name``, encrypted with the data key ``number``.
+
+        A missing data key is made.
 
         Raises SecretKeyMissing, SecretKeyWrong, SecretDamaged.
         """
@@ -136,7 +147,7 @@ class Sealer:
             raise SecretDamaged(f"{what} has a handle, and its secret is not in this database; set the property again")
         try:
             secret = self._opened(name, parts, entity_id)
-        except SecretDamaged as error:  # it names the data key, and not the value
+        except SecretDamaged as error:  # its message names only the data key
             raise SecretDamaged(f"{what}: {error}") from None
         if secret is None:
             raise SecretDamaged(
@@ -145,7 +156,7 @@ class Sealer:
         return secret
 
     def has(self, name: str, value: object, entity_id: int, secret: str) -> bool:
-        """Whether a stored value is this secret. One that does not open is another one."""
+        """Whether a stored value holds this secret. A value that does not open counts as different."""
         parts = sealed_parts(value)
         if parts is None:
             return False
@@ -155,7 +166,7 @@ class Sealer:
             return False
 
     def clear(self) -> None:
-        """Use none of the ids that are reserved now."""
+        """Discard the ids that are reserved now."""
         self._reserved.clear()
 
     def next_id(self) -> int:
@@ -163,7 +174,7 @@ class Sealer:
         return self._reserved.next(self._database)
 
     def _opened(self, name: str, parts: tuple[int, str], entity_id: int) -> str | None:
-        """Return the secret in a ciphertext, bound or unbound; None: it does not open here."""
+        """Return the secret in a ciphertext, bound or unbound; None if it does not open here."""
         key = self._cipher(parts[0])
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415  (an extra)
 
@@ -187,10 +198,12 @@ class Sealer:
         return _destroyed(self._database.secret_keys.rows())
 
     def usable(self, declared: Declared) -> Declared:
-        """Return settings that were read, with the newest data key if theirs was destroyed. Forget such keys.
+        """Return the settings ``declared``, with the newest data key if theirs was destroyed.
 
-        A number goes back where a revert, an import or a restore brings old settings. What a remembered key encrypted
-        then, no other process could read.
+        Also forget destroyed keys.
+
+        A revert, an import or a restore can bring back settings with the number of a destroyed key. If this process
+        still remembered that key, it would encrypt values that no other process can read.
         """
         if not declared.patterns:
             return declared
@@ -219,16 +232,16 @@ def _destroyed(rows: Sequence[KeyRow]) -> set[int]:
 
 
 def _newest(rows: Sequence[KeyRow]) -> int:
-    """Return the highest number that is not that of a destroyed data key."""
+    """Return the highest number of a data key that is not destroyed; if there is none, a new number."""
     there = [row.number for row in rows if row.wrapped is not None]
     return max(there or [row.number + 1 for row in rows], default=1)
 
 
 def _unbound(name: str) -> list[bytes]:
-    """Return the associated data of what is not bound to an entity."""
+    """Return the associated data of an unbound value."""
     return [name.encode()]
 
 
 def _about(name: str, entity_id: int, salt: bytes) -> list[bytes]:
-    """Return the associated data of what is bound; the salt is last, as RFC 5297 has it for a nonce."""
+    """Return the associated data of a bound value; the salt is last, where RFC 5297 puts a nonce."""
     return [name.encode(), b"entity %d" % entity_id, salt]

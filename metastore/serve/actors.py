@@ -46,9 +46,9 @@ class Actors:
     def of(self, principal: Principal, *, swaps: bool = False) -> Store:
         """Return the store for a client. The store keeps its managers, so that a request need not make them.
 
-        With authorization it asks the database who the user of an issuer is, and lets its groups follow the token.
-        ``swaps``: for Iceberg's protocol, which lets tables have other metadata files. Raises InvalidArgument for a
-        name that no user can have, and what reads and writes of memberships raise.
+        With authorization it looks up the users of an issuer's token in the database, and lets their groups follow the
+        token. ``swaps``: for Iceberg's protocol, which may change the metadata file of a table. Raises InvalidArgument
+        for a name that no user can have, and the errors of reading and writing memberships.
         """
         store, user = self._store, self._user(principal)
         with self._lock:
@@ -62,7 +62,8 @@ class Actors:
     def _user(self, principal: Principal) -> Who | None:
         """Return the user whose rights a client has; None: it may do everything.
 
-        The name of an issuer's user is only a name: its external id says which users it is, and whether it is an admin.
+        The name of an issuer's user is only a name: its external id decides which users it is, and whether it is an
+        admin.
         """
         if not self.authorization or principal.external_id in self._store._admins:  # noqa: SLF001  (the same package)
             return None

@@ -39,7 +39,7 @@ __all__ = ["application"]
 
 _LOG = logging.getLogger("metastore.serve")
 _KEEPS: Final = timedelta(days=1)
-"""For how long the repeats of Iceberg's clients are known, and the folders that users have used."""
+"""How long repeated requests of Iceberg's clients, and the folders that users have used, stay known."""
 
 
 def application(
@@ -65,7 +65,7 @@ def application(
 
     * ``warehouses``: from ``metalake.catalog`` to the folder or bucket of its tables. A missing metalake or catalog is
       created.
-    * ``properties``: those of PyIceberg's file systems.
+    * ``properties``: the properties of PyIceberg's file systems.
     * ``principals``: tells who a client is. Without it nothing is checked.
     * ``job_workers``: how many jobs this server runs at once, with its own rights.
     * ``take_over_jobs``: run the jobs too that were submitted to another database, of which this one is a copy.
@@ -132,7 +132,7 @@ def application(
 
 @contextmanager
 def _working(store: Store, jobs: int, take_over: bool, gc_retention: timedelta | None) -> Iterator[None]:
-    """Do what a server does besides answering: run ``jobs`` jobs at once, and gc."""
+    """Do a server's work in the background: run ``jobs`` jobs at once, and gc."""
     with ExitStack() as work:
         if jobs:
             work.enter_context(WorkerPool(store, workers=jobs, take_over=take_over))
@@ -143,7 +143,7 @@ def _working(store: Store, jobs: int, take_over: bool, gc_retention: timedelta |
 
 def _below(prefix: str, protocol: ASGIApp) -> Mount:
     mount = Mount(prefix, protocol)
-    # otherwise a path with %0A does not match, and passes this protocol by
+    # otherwise a path with %0A does not match, and gets around this protocol
     mount.path_regex = re.compile(mount.path_regex.pattern, re.DOTALL)
     return mount
 

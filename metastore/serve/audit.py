@@ -1,10 +1,10 @@
 """The audit log: a line of JSON on the logger ``metastore.audit`` for each refused request, sign-in and credential.
 
-A line has ``time`` (UTC), ``outcome`` (refused, signed_in, vended), ``user`` (null: not known), ``request``: its method
-and path, ``request_id``, and what is known of ``object`` and ``right``, or of the ``reason`` why nobody is known. A
-sign-in is the first use of an issuer's token at this server; it has the ``external_id``. No line has a query, a header,
-a token or a credential.
-What a user may not see is not found: such a request is not refused, and has no line.
+A line has ``time`` (UTC), ``outcome`` (refused, signed_in, vended), ``user`` (null: unknown), ``request`` (method and
+path) and ``request_id``. If they are known, it also has ``object`` and ``right``, or the ``reason`` why the user is
+unknown. A sign-in is the first use of an issuer's token at this server; it has the ``external_id``. No line has a
+query, a header, a token or a credential. An object that a user may not see is answered as not found: that request is
+not refused, and has no line.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def signed_in(principal: Principal, request: str, id: str) -> None:
 
 
 def vended(user: str, request: str, id: str, prefix: str, rights: Sequence[str] | None = None) -> None:
-    """Note that a client gets credentials for the files below ``prefix``; ``rights``: those by which it gets them."""
+    """Note that a client gets credentials for the files below ``prefix``; ``rights``: the rights that allow it."""
     by = {} if rights is None else {"right": ", ".join(rights)}
     _note(outcome="vended", user=user, request=request, request_id=id, object=prefix, **by)
 

@@ -1,12 +1,12 @@
-"""Check a request before anything of the server sees it.
+"""Check a request before any other part of the server sees it.
 
 A browser on the operator's machine reaches a server on loopback, and runs the pages of strangers. A page may send a
 request without asking (a form, an image), and DNS rebinding makes the server look like the page's own origin. So:
 
-* where nothing checks who a client is, ``Host`` names the loopback interface: a rebound name is another one;
+* if nothing checks who a client is, ``Host`` must be a loopback address: a rebound name is not one;
 * an ``Origin``, which only browsers send, is that of the server itself (a body has the content type of JSON, which a
   page of another origin may not send without asking first: ``web.py`` sees to that);
-* no header that decides comes twice: two readers of a request would take different ones.
+* no header that decides may come twice: two readers of a request could take different ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DECIDE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type
 class Gate:
     """An ASGI application behind these checks. A request that fails them gets a short answer in JSON.
 
-    ``authenticates``: each request proves who makes it, so that any ``Host`` will do. ``header``: the one in which a
+    ``authenticates``: each request proves who makes it, so any ``Host`` is allowed. ``header``: the header in which a
     proxy names the user.
     """
 
@@ -39,7 +39,7 @@ class Gate:
         self._once = _DECIDE | ({header.lower().encode()} if header is not None else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request on, or refuse it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
             status, message = refusal
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}

@@ -1,7 +1,7 @@
 """gc inside a server: of all servers of a database, one at a time runs it.
 
-That one holds a lease as long as it lives, and runs gc as soon as it has the lease, and every hour then. A server that
-is killed loses the lease when its ttl is over; another one goes on with what is left. Each batch checks the lease.
+That server holds a lease as long as it lives; it runs gc when it gets the lease, and every hour from then on. A server
+that is killed loses the lease when its ttl is over; then another server continues. Each batch checks the lease.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEASE: Final = "metastore-gc"
 """The lease that the server holds which runs gc."""
 _AFTER_AN_ERROR: Final = 300.0
 _PATIENCE: Final = 1.0
-"""How long a server that stops waits for the batch in flight (seconds). The process may end in the middle of it."""
+"""How long a server that stops waits for the batch in flight (seconds). The process may end during the batch."""
 _LOG = logging.getLogger("metastore.serve")
 
 
@@ -68,7 +68,7 @@ class Collector:
             self._closing.wait(pause)
 
     def _run(self) -> None:
-        """Hold the lease, and run gc from time to time, until the lease is lost. Raises what gc raises."""
+        """Hold the lease, and run gc from time to time, until the lease is lost. Raises the errors of gc."""
         with self._store.leases.acquire(LEASE, ttl=self._ttl) as lease:
             self._lease = lease
             if self._closing.is_set():  # __exit__ may have run before the lease was there

@@ -1,10 +1,11 @@
 """Keep slow and silent clients from holding a server: how many connections it has, and how long each may wait.
 
 uvicorn alone lets a client that sends a byte now and then keep its connection for ever. Here each connection has a
-stage, and a clock that runs while the client is the one to act: it sends the header of a request, its body, or takes
-the answer. The server cuts a connection that takes too long. At the limit of connections, the one that has waited
-longest for its client makes room for a new one: so idle connections keep nobody out. An answer without end, such as
-the stream of an open page, makes room like an idle connection, but no limit of time ends it.
+stage, and a clock that runs while the server waits for the client. The server waits for the header of a request, for
+its body, or until the client takes the answer. The server cuts a connection that takes too long. At the limit of
+connections, the one that has waited longest for its client makes room for a new one: so idle connections keep nobody
+out. An answer without end, such as the stream of an open page, makes room like an idle connection, but no limit of time
+ends it.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from metastore.errors import InvalidArgument
 __all__ = ["YIELDS", "Limits", "sweep", "watched"]
 
 _HEADER_BYTES: Final = 64 << 10
-"""How large the header of a request may be."""
+"""The largest header of a request (bytes)."""
 _REST_BYTES: Final = 32 << 20
-"""How much of a body may come that nobody reads any more: a client looks at its answer only after it has sent all."""
+"""How much of a body may still come after its answer (bytes): a client reads the answer only after it has sent all."""
 _OTHER_FILES: Final = 256
 """How many files a server has open besides its connections: the database's, those of tables, libraries."""
 _LAST_BODY: Final = 2.0
-"""How long the rest of a body may take once the server is asked to stop (seconds): nothing was done for it yet."""
+"""How long the rest of a body may take once the server is asked to stop (seconds): its request has not begun."""
 _HEADER, _BODY, _WORK, _ANSWER, _IDLE, _STREAM = "header", "body", "work", "answer", "idle", "stream"
 YIELDS: Final = "metastore.yields"
-"""The key in a request's scope that says: its answer has no end, and the client comes back if it is cut."""
+"""The key in a request's scope that marks an answer without end, whose client reconnects if it is cut."""
 _FULL: Final = b"503 Service Unavailable\r\nretry-after: 1"
 _LARGE: Final = b"431 Request Header Fields Too Large"
 
@@ -101,7 +102,7 @@ class _Watched(asyncio.Protocol):
             self.cut()
 
     def shutdown(self) -> None:
-        """Close the connection once its request is answered; one whose body does not come soon gets no answer."""
+        """Close the connection once its request is answered; a request whose body does not come soon gets no answer."""
         super().shutdown()  # type: ignore[misc]  # uvicorn's
         self.loop.call_later(_LAST_BODY, self._end_body)
 
@@ -119,7 +120,7 @@ class _Watched(asyncio.Protocol):
         self.transport.abort()
 
     def look(self, now: float) -> float | None:
-        """Return since when the connection waits for its client in this stage; None: the server has to act."""
+        """Return the time since which the connection waits for its client in this stage; None: the server must act."""
         stage = self._stage()
         unsent = self.transport.get_write_buffer_size() if stage == _ANSWER else 0
         begun = _WORK if stage == _STREAM else stage  # a stream's wait counts from its request
@@ -149,7 +150,7 @@ def watched(base: type[asyncio.Protocol], limits: Limits) -> Callable[..., async
 
 
 def _make_room(connections: Iterable[Any], new: Any) -> None:
-    """Cut the connection that has waited longest for its client; where all have work, refuse the new one."""
+    """Cut the connection that has waited longest for its client; if all have work, refuse the new one."""
     now = SYSTEM.monotonic()
     waiting = [(since, one) for one in connections if one is not new and (since := one.look(now)) is not None]
     if not waiting:

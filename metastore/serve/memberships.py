@@ -1,8 +1,8 @@
-"""Let a user's memberships follow the groups that its token names.
+"""Make a user's memberships follow the groups that its token names.
 
 A group of a metalake follows an issuer if its external id is the issuer, ``#``, and the group's own name: an operator
-writes that once. All other groups are left alone, so a claim gives nothing that nobody meant for it. The memberships
-are ordinary ones: the commits of the request check them.
+writes that once. All other groups are left alone, so a claim has only the effects that an operator allowed. The
+memberships are ordinary ones: the commits of the request check them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["Memberships"]
 _MOST: Final = 10_000
 """How many users are remembered."""
 _STAYS: Final = 1.0
-"""How long nobody looks again for a token with the same groups (seconds)."""
+"""How long a token with the same groups is not checked again (seconds)."""
 _REASON: Final = "the groups of a token"
 
 
 class Memberships:
-    """Writes what tokens say, as the issuer."""
+    """Writes the memberships that tokens name, as the issuer."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -41,9 +41,9 @@ class Memberships:
         self._lock = Lock()
 
     def follow(self, claimed: Claimed, users: Iterable[User]) -> None:
-        """Let these users, all of them the token's owner, be in the groups that the token names, and in no other.
+        """Make these users, all of them the token's owner, members of the groups that the token names, and of no other.
 
-        Raises what reads and writes raise: then the request must not go on.
+        Raises the errors of its reads and writes: then the request must not go on.
         """
         for user in users:
             now = SYSTEM.monotonic()

@@ -1,4 +1,4 @@
-"""Find out who makes a request: the owner of a token, whom an issuer or a proxy names, or an unchecked name.
+"""Find out who makes a request: a token's owner, the user that an issuer or a proxy names, or an unchecked name.
 
 A file of tokens is read again when it changes: a token that is taken out of it ends at once, without a restart.
 """
@@ -38,7 +38,7 @@ class NotAuthenticated(Exception):
 
 
 class IssuerAway(Exception):
-    """The issuer of a token does not answer, so that nobody knows if the token is valid; the client tries again."""
+    """The issuer of a token does not answer, so it is unknown whether the token is valid; the client tries again."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Claimed:
 class Principal:
     """Who makes a request: the name of a user.
 
-    ``external_id``: who it is at its issuer, where a name may be given to somebody else later; None: the name says it.
-    ``groups``: those of its token; None: they do not matter here. ``signs_in``: its token was verified for the first
-    time.
+    ``external_id``: its identity at its issuer, where a name may be given to another user later; None: the name
+    identifies it. ``groups``: the groups of its token; None: groups have no effect here. ``signs_in``: its token was
+    verified for the first time.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Principal:
 
     @property
     def key(self) -> str:
-        """What no other principal has."""
+        """A text that no other principal has."""
         return self.external_id or self.name
 
 
@@ -73,10 +73,10 @@ class Principal:
 class Principals:
     """How a server finds out who makes a request.
 
-    ``tokens``: the users by the SHA-256 of their tokens. ``issuer``: one of OpenID Connect, whose access tokens are
-    valid beside these. ``header``: the header in which a proxy that authenticates names the user. With tokens and a
-    header, a request has both: the token is the proxy's, the header names the user. Without all of them, nothing is
-    checked: the user that ``Authorization: Basic`` names, else ``anonymous``. Raises InvalidArgument for an issuer
+    ``tokens``: the users by the SHA-256 of their tokens. ``issuer``: an issuer of OpenID Connect, whose access tokens
+    are valid too. ``header``: the header in which a proxy that authenticates names the user. With tokens and a header,
+    a request has both: the token is the proxy's, the header names the user. Without any of them, nothing is checked:
+    the user is the one that ``Authorization: Basic`` names, else ``anonymous``. Raises InvalidArgument for an issuer
     together with a header.
     """
 
@@ -95,17 +95,17 @@ class Principals:
 
     @property
     def _demands_token(self) -> bool:
-        """Whether a request needs a token: of a file also while that has none."""
+        """Whether a request needs a token: with a token file even while it is empty."""
         return isinstance(self.tokens, TokenFile) or bool(self.tokens) or self.issuer is not None
 
     async def ready(self, headers: Mapping[str, str]) -> None:
-        """Wait, where an issuer has to be asked, until ``principal`` can tell. Raises NotAuthenticated."""
+        """Wait until ``principal`` can answer, if an issuer must be asked. Raises NotAuthenticated."""
         token = _bearer(headers)
         if self.issuer is not None and token and _digest(token) not in self.tokens:
             await self.issuer.ready(token)
 
     def principal(self, headers: Mapping[str, str]) -> Principal:
-        """Return who makes a request, without waiting. Raises NotAuthenticated, IssuerAway, ValueError."""
+        """Return the principal of a request, without waiting. Raises NotAuthenticated, IssuerAway, ValueError."""
         if not self.authenticates:
             scheme, _, value = headers.get("authorization", "").partition(" ")
             return Principal(_basic(value) if scheme.lower() == "basic" else ANONYMOUS)
@@ -122,9 +122,11 @@ class Principals:
 
 
 class TokenFile(Mapping[bytes, str]):
-    """The tokens of a file, as it is now. A file that cannot be read leaves what was read last, and is logged.
+    """The current tokens of a file.
 
-    One from which the last token was taken has none.
+    If the file cannot be read, the tokens that were read last stay, and a warning is logged.
+
+    If the last token is taken out of the file, no token is valid.
     """
 
     def __init__(self, file: Path) -> None:
@@ -191,7 +193,7 @@ def _digest(token: str) -> bytes:
 
 
 def _bearer(headers: Mapping[str, str]) -> str:
-    """Return the bearer token of a request; empty: it has none."""
+    """Return the bearer token of a request; empty if it has none."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     return value.strip() if scheme.lower() == "bearer" else ""
 

@@ -1,4 +1,4 @@
-"""Say before the first request what is unsafe: how clients reach the server, its files, its database, its role.
+"""Check before the first request what is unsafe: how clients reach the server, its files, its database, its role.
 
 It changes nothing: it migrates nothing, makes no file, and listens nowhere.
 """
@@ -30,7 +30,7 @@ _DEADLINE: Final = 10.0
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at, whether it is safe, and what was found."""
+    """One check, whether it is safe, and what it found."""
 
     check: str
     safe: bool
@@ -53,10 +53,10 @@ def findings(
     authorization: bool = False,
     clock: Clock = SYSTEM,
 ) -> Iterator[Finding]:
-    """Yield what each check found.
+    """Yield the finding of each check.
 
-    ``client_secret``: the file with the console's secret at the issuer.
-    ``proxy``: a proxy names the user. ``issuer``: an issuer's tokens say who asks. ``tls``: the certificate and key.
+    ``client_secret``: the file with the console's secret at the issuer. ``proxy``: a proxy names the user. ``issuer``:
+    an issuer's tokens name the user. ``tls``: the certificate and key.
 
     Raises BackendUnavailable, BackendRefused, InvalidArgument.
     """
@@ -99,7 +99,7 @@ def _address(host: str, token: bool, proxy: bool, tls: bool, authorization: bool
 
 
 def _file(file: Path, read: Callable[[], object]) -> Finding:
-    """Look at a secret file. ``read`` reads it as the server does, and raises InvalidArgument."""
+    """Check a secret file. ``read`` reads it as the server does, and raises InvalidArgument."""
     try:
         mode, group = stat.S_IMODE(file.stat().st_mode), file.stat().st_gid
         read()

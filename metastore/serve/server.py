@@ -26,7 +26,7 @@ from metastore.serve.tls import Tls
 __all__ = ["Server", "serve_application"]
 
 _GRACE: Final = 20
-"""How long a server that is asked to stop goes on with the requests that it has (seconds)."""
+"""How long a server that is asked to stop goes on with its requests (seconds)."""
 _END: Final = 30
 """How long after the signal the process ends, whatever its threads wait for (seconds)."""
 _TICKS: Final = 5
@@ -35,7 +35,7 @@ _LOG = logging.getLogger("metastore.serve")
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with limits for its clients, TLS whose files may be replaced, and an end that is kept."""
+    """uvicorn's server, with limits for its clients, TLS whose files may be replaced, and a deadline for its end."""
 
     def __init__(self, application: ASGIApp, limits: Limits | None = None, tls: Tls | None = None) -> None:
         """Raises InvalidArgument for limits that the process cannot keep."""
@@ -106,11 +106,11 @@ def serve_application(
     tls: Tls | None = None,
     listens: Callable[[int], object] = lambda _: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; then answer what was accepted, for 20 seconds at most, and end within 30.
+    """Serve until SIGTERM or SIGINT; then answer the accepted requests, for 20 seconds at most, and end within 30.
 
-    Raises InvalidArgument for a host that others reach, unless the application ``authenticates``: any client could name
-    any user there. Raises InvalidArgument too for a port that another program has, and for limits that are too high.
-    ``port`` 0 is a free one. ``listens`` gets the port as soon as clients can connect.
+    Raises InvalidArgument for a host that other machines reach, unless the application ``authenticates``: any client
+    could name any user there. Raises InvalidArgument too for a port that another program has, and for limits that are
+    too high. With ``port`` 0 it takes a free one. ``listens`` gets the port as soon as clients can connect.
     """
     if not authenticates and not is_loopback(host):
         raise InvalidArgument(

@@ -14,9 +14,9 @@ _LOG = logging.getLogger("metastore.serve")
 
 
 class Tls:
-    """A certificate with its chain, and its key, in PEM files. New connections get the files that are there by then.
+    """A certificate with its chain, and its key, in PEM files. New connections use the current files.
 
-    Files that cannot be read leave what was read last, and are logged.
+    If the files cannot be read, those that were read last stay, and a warning is logged.
     """
 
     def __init__(self, certificate: Path, key: Path) -> None:

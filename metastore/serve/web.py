@@ -1,6 +1,6 @@
 """Requests and answers: route a request, read its JSON body, call a handler in a thread, answer in JSON.
 
-Names in a path may have any character, also an encoded slash. So paths are cut before they are decoded.
+Names in a path may have any character, even an encoded slash. So paths are cut before they are decoded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from metastore.serve.principals import Principal, Principals
 __all__ = ["Answer", "BadRequest", "Busy", "Call", "Encoded", "Protocol", "Route", "TooLarge", "route"]
 
 _LARGEST: Final = 16 << 20
-"""How many bytes a request's body may have."""
+"""The largest body of a request (bytes)."""
 _IN_FLIGHT: Final = 64 << 20
 """How many bytes of bodies a protocol holds before it refuses larger ones: the parsed values take several times as
 much. Small ones always pass: the number of connections bounds them."""
@@ -37,7 +37,7 @@ _JSON: Final = ("application/json", "application/vnd.gravitino.v1+json")
 _READS: Final = ("GET", "HEAD")
 _LOG = logging.getLogger("metastore.serve")
 _USER: Final = "metastore.user"
-"""The key in a request's scope of the user who makes it."""
+"""The key of the user in a request's scope."""
 
 
 class BadRequest(ValueError):
@@ -49,7 +49,7 @@ class TooLarge(BadRequest):
 
 
 class Encoded(BadRequest):
-    """The body is packed, which no client of a catalog does."""
+    """The body is compressed, which no client of a catalog does."""
 
 
 class Busy(Exception):
@@ -58,7 +58,7 @@ class Busy(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """One request: the decoded parameters of its path, its query, headers and JSON body, and who makes it."""
+    """One request: the decoded parameters of its path, its query, headers and JSON body, and its principal."""
 
     names: Mapping[str, str]
     query: Mapping[str, str]
@@ -68,7 +68,7 @@ class Call:
     operation: str
     """Its method and path."""
     said: Any = None
-    """What tells one body from another: the body, or the SHA-256 of a large one, which no thread waits for."""
+    """A value that distinguishes bodies: the body itself, or the SHA-256 of a large one."""
     id: str = ""
     """The id of the request, for the audit log."""
 
@@ -86,7 +86,7 @@ class Answer:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     error: Exception | None = None
-    """What it tells of, if that is an error."""
+    """The error that it reports, if there is one."""
 
     def response(self, media_type: str) -> Response:
         """Return the answer as Starlette sends it."""
@@ -112,7 +112,7 @@ class Route:
     handler: Handler
 
     def match(self, segments: Sequence[str]) -> dict[str, str] | None:
-        """Return the parameters of a path of the same length, decoded once; None: it is another one."""
+        """Return the parameters of a path of the same length, decoded once; None if the path is a different one."""
         names = {}
         for wanted, segment in zip(self.segments, segments, strict=True):
             if wanted.startswith("{"):
@@ -128,7 +128,7 @@ def route(method: str, path: str, handler: Handler) -> Route:
 
 
 class _Threads:
-    """The threads of one sort of requests: they have separate ones for reads and writes."""
+    """Threads for one group of requests, separate for reads and writes."""
 
     def __init__(self) -> None:
         # executors, because anyio's way into a thread costs as much as reading a request's HTTP
@@ -208,9 +208,9 @@ class Protocol:
 
     @asynccontextmanager
     async def _json(self, request: Request) -> AsyncIterator[tuple[Any, Any]]:
-        """Give the request's body as a JSON value, None if it has none, and what tells it from others.
+        """Give the request's body as a JSON value, None if it has none, and a value that distinguishes it from others.
 
-        A large one counts until its call is done.
+        A large body counts until its call is done.
         """
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.strip().lower() != "identity":
@@ -232,7 +232,7 @@ class Protocol:
             self._in_flight -= counted
 
     def _check(self, size: int) -> None:
-        """Raise TooLarge, or Busy, for a body that has so many bytes by now."""
+        """Raise TooLarge, or Busy, for a body that has ``size`` bytes so far."""
         if size > _LARGEST:
             raise TooLarge(f"the body is larger than {_LARGEST} bytes; a catalog needs no such request")
         if size > LARGE and self._in_flight > _IN_FLIGHT:
@@ -267,7 +267,7 @@ def _raw_path(scope: Scope) -> str:
 
 
 async def _value(parts: list[bytes], size: int, content_type: str) -> tuple[Any, Any]:
-    """Return the value of a body, and what tells it from others. A large one is parsed in a thread."""
+    """Return the value of a body, and a value that distinguishes it from others. A large one is parsed in a thread."""
     if not size:
         return None, None
     kind = content_type.partition(";")[0].strip().lower()

@@ -41,7 +41,7 @@ _TASKS: Final = 4
 
 
 def needs_arrow(form: str | None, text: str) -> bool:
-    """Tell whether Spark's reader of this format refuses the type ``text``, as pyarrow says it is."""
+    """Tell whether pyarrow must read the type ``text``: Spark's reader of this format refuses or misreads it."""
     if form == "orc":
         return with_leaves(text, lambda kind: _STRING if kind.name in _STAMPS else kind) != str(parse(text))
     return form == "parquet" and with_leaves(text, _leaf) != str(parse(text))
@@ -65,7 +65,7 @@ def read_through_arrow(
 ) -> DataFrame:
     """Return the data frame of ``files``, percent-encoded URIs, which have ``columns``.
 
-    ``keys`` are the columns of partitions, which each file has the ``values`` of.
+    ``keys`` are the columns of partitions; ``values`` are their values for each file.
     """
     plain = [replace(column, type=with_leaves(column.type, _leaf), comment=None) for column in columns]
     written = [Column(f"key {at}", "string") for at in range(len(keys))]
@@ -103,7 +103,7 @@ _Batches = Iterable[Any]
 
 
 def _reader(form: str, schema: Any) -> Callable[[_Batches], Iterator[Any]]:
-    """Return what reads, on an executor, the files that the rows of its batches name."""
+    """Return a function that reads, on an executor, the files that the rows of its batches name."""
 
     def read(batches: _Batches) -> Iterator[Any]:
         for batch in batches:
@@ -114,7 +114,7 @@ def _reader(form: str, schema: Any) -> Callable[[_Batches], Iterator[Any]]:
 
 
 def _batches(file: str, form: str, schema: Any, keys: Sequence[str | None]) -> Iterator[Any]:
-    """Yield what is in ``file`` as batches of ``schema``, with a column for each of ``keys``."""
+    """Yield the rows of ``file`` as batches of ``schema``, with a column for each of ``keys``."""
     system, path = _place(file)
     names = [*schema.names, *(f"key {at}" for at in range(len(keys)))]
     with system.open_input_file(path) as stream:
@@ -130,7 +130,7 @@ def _batches(file: str, form: str, schema: Any, keys: Sequence[str | None]) -> I
 
 
 def _read(stream: Any, form: str, names: Sequence[str]) -> Iterator[Any]:
-    """Yield the columns of a file that are called ``names``, as far as it has them."""
+    """Yield batches of a file, with those columns of ``names`` that it has."""
     if form == "parquet":
         parquet = pq.ParquetFile(stream)
         yield from parquet.iter_batches(columns=_wanted(parquet.schema_arrow, names))
@@ -146,7 +146,7 @@ def _wanted(schema: Any, names: Sequence[str]) -> list[str]:
 
 
 def _place(file: str) -> tuple[Any, str]:
-    """Return the file system that a URI of Hadoop names, and the path in it."""
+    """Return the file system of a Hadoop URI, and the path in it."""
     scheme, _, path = unquote(file).partition(":")
     if scheme == "file":
         return fs.LocalFileSystem(), "/" + path.lstrip("/")

@@ -1,6 +1,7 @@
 """Write and read relations and statistics in bulk, from and to data frames. The executors write to the store.
 
-Each task commits its rows in chunks. It leaves rows that are there already, so a task that runs again changes nothing.
+Each task commits its rows in chunks. It skips a chunk that is committed already, so a task that runs again changes
+nothing.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ def attach_many(
     relation: str = "tags",
     principal: str | None = None,
 ) -> int:
-    """Attach a tag to what the rows name, from the executors; return how many attachments are new.
+    """Attach a tag to the objects that the rows name, from the executors; return how many attachments are new.
 
     ``frame`` has the column ``target`` (a path). Optional columns: ``kind`` (else a table), ``column`` (of the table)
     and ``value``; all are strings. ``relation``: ``tags``, or the name of a declared one. The executors open ``url``
-    (None: METASTORE_URL there; ``env:NAME``: that variable there). If Spark repeats a failed task, the attachments of
-    its first run are not counted. Raises InvalidArgument for other columns, and Spark's error, which names the reason,
-    for a row that the store refuses.
+    (None: their METASTORE_URL; ``env:NAME``: their variable of that name). If Spark repeats a failed task, the
+    attachments of its first run are not counted. Raises InvalidArgument for other columns, and Spark's error, which
+    names the reason, for a row that the store refuses.
     """
     unknown = set(frame.columns) - set(_ROW)
     if unknown or "target" not in frame.columns:
@@ -62,7 +63,7 @@ def attach_many(
 
 
 def attach_rows(store: Store, named: str, rows: Rows, tag: str, relation: str) -> int:
-    """Attach what one task of :func:`attach_many` has; return how many attachments are new."""
+    """Attach the rows of one task of :func:`attach_many`; return how many attachments are new."""
 
     def attach(tx: Transaction, rows: list[dict[str, Any]]) -> int:
         manager: Any = tx.tags if relation == "tags" else tx.relations(relation)
@@ -74,7 +75,7 @@ def attach_rows(store: Store, named: str, rows: Rows, tag: str, relation: str) -
 def statistics(spark: SparkSession, *, url: str | None = None, at: str | None = None) -> DataFrame:
     """Return all statistics as a data frame: ``path`` (STRING), ``partition`` (STRING), ``name``, ``json`` (STRING).
 
-    ``partition`` is NULL for what is of the whole entity. ``json`` is the value as JSON text: ``from_json`` and
+    ``partition`` is NULL for a statistic of the whole entity. ``json`` is the value as JSON text: ``from_json`` and
     ``get_json_object`` read it, ``set_statistics`` writes it. ``at``: a position or time (None: now).
     """
     register_source(spark)
@@ -141,13 +142,13 @@ def _set_all(tx: Transaction, rows: list[dict[str, Any]]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as the store takes it: Arrow shows a map as a list of pairs."""
+    """Return a value as the store accepts it: Arrow shows a map as a list of pairs."""
     is_map = isinstance(value, list) and value and all(isinstance(one, tuple) for one in value)
     return dict(value) if is_map else value
 
 
 def _written(frame: DataFrame, write: Callable[[Rows], int]) -> int:
-    """Let the executors write the rows of each partition; return the sum of what they return."""
+    """Let the executors write the rows of each partition; return the sum of their results."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())

@@ -1,9 +1,9 @@
 """The Spark context of a crawl or a load test: the running one, else a new one that is stopped at the end.
 
-A new one needs no environment variable: Java is looked for, the workers run this Python with this ``metastore``, and
-a local master listens on 127.0.0.1 only. There is no web page, and what the JVM prints goes to a file that is shown
-only when Spark does not start. On a cluster (``spark://…``) ``metastore`` must be installed where the workers run.
-Only the RDD interface is used, so that no SQL session is started.
+A new one needs no environment variable: it looks for Java, the workers run this Python with this ``metastore``, and a
+local master listens on 127.0.0.1 only. There is no web page, and the output of the JVM goes to a file that is shown
+only when Spark does not start. On a cluster (``spark://…``) ``metastore`` must be installed where the workers run. Only
+the RDD interface is used, so that no SQL session is started.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 @contextmanager
 def spark_context(master: str, options: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkContext]:
-    """Give the active context, or one on ``master`` that is stopped afterwards; ``options`` are Spark's, for that."""
+    """Give the active context, or a new one on ``master`` with Spark's ``options``, which is stopped afterwards."""
     active = SparkContext._active_spark_context  # noqa: SLF001 (there is no public way to ask)
     if active is not None:
         with workers_like_us(active):
@@ -107,14 +107,14 @@ def _is_local(master: str) -> bool:
 
 
 def _repeating(master: str) -> str:
-    """Let a local master run a task again whose worker died, as any cluster does."""
+    """Return ``master``; a local one is set to rerun a task whose worker died, as any cluster does."""
     local = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
     return f"local[{local[1] or 1},{_TRIES}]" if local else master
 
 
 @contextmanager
 def _environment(master: str) -> Iterator[None]:
-    """Set what pyspark reads from the environment, for as long as it starts."""
+    """Set the environment variables that pyspark reads, while it starts."""
     changes = {"JAVA_HOME": find_java(), "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     if _is_local(master):
         changes |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -132,9 +132,9 @@ def _environment(master: str) -> Iterator[None]:
 
 @contextmanager
 def workers_like_us(context: SparkContext) -> Iterator[None]:
-    """Let Python workers import this ``metastore``, installed or not; on this machine with this Python.
+    """Make Python workers able to import this ``metastore``. With a local master they run this Python.
 
-    Where nothing must be changed for that, nothing is: workers of another environment would have to be started.
+    It changes only what it must, because a changed environment makes Spark start new workers.
     """
     before = context.pythonExec, context.environment.get("PYTHONPATH")
     if _is_local(context.master):
@@ -153,7 +153,7 @@ def workers_like_us(context: SparkContext) -> Iterator[None]:
 
 
 def _is_installed() -> bool:
-    """Whether any process of this Python can import ``metastore``: not only one in this folder."""
+    """Whether every process of this Python can import ``metastore``, not only one that runs in this folder."""
     places = [*site.getsitepackages(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     editable = [finder for finder in sys.meta_path if getattr(finder, "__module__", "").startswith("__editable__")]
     return PathFinder.find_spec("metastore", places) is not None or any(

@@ -1,9 +1,11 @@
-"""A table as a data frame: its files, read by Spark's own readers as the crawler read them. No job runs for it.
+"""A table as a data frame: its files, read by Spark's own readers as the crawler read them.
+
+Making it runs no Spark job.
 
 Files are read in their own columns and types, and cast to those of the catalog. A renamed column has its new name, a
-retyped one its new type, and one that no file has is null. If a value does not fit a new type, the session's settings
-decide: under ANSI rules it is an error. Only files of a crawled table's format are read, and only folders that are
-partitions in the catalog. This module works around three limits of Spark's readers:
+retyped one its new type, and a column that no file has is null. If a value does not fit a new type, the session's
+settings decide: under ANSI rules it is an error. Only files of a crawled table's format are read, and only folders that
+are partitions in the catalog. This module works around three limits of Spark's readers:
 
 * They match CSV columns by position, so files are grouped by their headers (:mod:`metastore.spark.headers`).
 * They refuse some types of the catalog (nanoseconds, times of day, UUIDs), so pyarrow reads such tables of Parquet and
@@ -48,7 +50,7 @@ ENDINGS: Final[Mapping[str, Sequence[str]]] = {
     "csv": ("csv", "tsv"),
     "json": ("json", "jsonl", "ndjson"),
 }
-"""The formats, and what the names of their files end with, before what they are compressed with."""
+"""The formats, and the endings of their files' names, without the ending of a compression."""
 
 _TEXT: Final = ("csv", "json")
 _NOT_UNPACKED: Final = (".xz", ".zip")
@@ -61,7 +63,10 @@ _ANY: Final = Column("any", "string")
 
 
 def dataframe(spark: SparkSession, readable: Readable) -> DataFrame:
-    """Return the table as it is in the catalog. Raises InvalidArgument that says why it cannot be read."""
+    """Return the table as a data frame with the catalog's columns.
+
+    Raises InvalidArgument that says why it cannot be read.
+    """
     columns = file_columns(readable)
     try:
         return _project(spark, _scan(spark, readable, columns), columns)
@@ -70,7 +75,7 @@ def dataframe(spark: SparkSession, readable: Readable) -> DataFrame:
 
 
 def _scan(spark: SparkSession, readable: Readable, columns: Sequence[FileColumn]) -> DataFrame:
-    """Return what the files hold, in their own columns."""
+    """Return the rows of the files, in the files' own columns."""
     table, layout = readable.table, file_layout(readable, columns)
     form = table.format
     if table.location is None:
@@ -95,7 +100,7 @@ def _scan(spark: SparkSession, readable: Readable, columns: Sequence[FileColumn]
 
 
 def _left_out(readable: Readable) -> Sequence[str]:
-    """Return the names of files that are in the table's folder and not part of it, as the crawler says."""
+    """Return the names of the files in the table's folder that the crawler did not take into the table."""
     left_out: Sequence[str] | int = (readable.seen or {}).get("left_out", ())
     if isinstance(left_out, int):
         raise InvalidArgument(
@@ -105,7 +110,7 @@ def _left_out(readable: Readable) -> Sequence[str]:
 
 
 def _without(files: Iterable[str], location: str, left_out: Iterable[str]) -> list[str]:
-    """Return where to read ``files``, percent-encoded URIs, but for those ``left_out``."""
+    """Return the paths to read of ``files`` (percent-encoded URIs), without those in ``left_out``."""
     below, unwanted = len(_path(location).rstrip("/")) + 1, set(left_out)
     return [_literal(unquote(file)) for file in files if _path(unquote(file))[below:] not in unwanted]
 
@@ -131,7 +136,7 @@ def _scan_text(spark: SparkSession, files: _Files, paths: Sequence[str], layout:
 
 
 class _Files:
-    """Files of one format, read with the same options. ``keys`` are the columns that are in folders' names."""
+    """Files of one format, read with the same options. ``keys`` are the columns whose values are in folders' names."""
 
     def __init__(self, spark: SparkSession, form: str, options: Mapping[str, str], keys: Sequence[Column]) -> None:
         self.spark, self.form, self.options, self.keys = spark, form, options, keys
@@ -148,7 +153,10 @@ class _Files:
 
 
 def _options(properties: Mapping[str, str], form: str) -> dict[str, str]:
-    """Return what the reader needs to know; what a name without a time zone in it means is UTC, as for the crawler."""
+    """Return the reader's options.
+
+    A time without a zone, such as one in a folder's name, is in UTC, as for the crawler.
+    """
     options = {"timeZone": "UTC"}
     if form in _TEXT:
         options |= {name: properties[_PREFIX + name] for name in _OPTIONS if _PREFIX + name in properties}
@@ -180,14 +188,14 @@ def _keys(readable: Readable, columns: Sequence[FileColumn]) -> list[Column]:
 
 
 def _paths(location: str, folders: Mapping[str, object] | None) -> list[str]:
-    """Return where to read, as Spark's reader takes paths."""
+    """Return the paths to read, in the form that Spark's reader takes."""
     if folders is None:
         return [_literal(location)]
     return [_literal(f"{location.rstrip('/')}/{name}") for name in folders]
 
 
 def _literal(path: str) -> str:
-    """Return ``path`` so that nothing in it is a pattern."""
+    """Return ``path`` with its pattern characters escaped."""
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
 
@@ -200,12 +208,12 @@ def _values(
 
 
 def _path(uri: str) -> str:
-    """Return a URI without scheme, and without the empty authority that some write and some leave out."""
+    """Return a URI without its scheme, and without the empty authority, which only some programs write."""
     return re.sub(r"^\w+:(///(?=[^/]))?", lambda m: "/" if m[1] else "", uri)
 
 
 def _project(spark: SparkSession, scan: DataFrame, columns: Sequence[FileColumn]) -> DataFrame:
-    """Return the catalog's columns, made of what the files hold."""
+    """Return the catalog's columns, made from the columns of the files."""
     there = {field.name: field for field in scan.schema.fields}
     times = spark.conf.get("spark.sql.timeType.enabled", "false") == "true"
     chosen, same = [], len(there) == len(columns)
@@ -218,7 +226,7 @@ def _project(spark: SparkSession, scan: DataFrame, columns: Sequence[FileColumn]
 
 
 def _made(field: StructField, here: StructField | None) -> Expression | str:
-    """Return what makes ``field`` of the file's column ``here``, as short as possible: each call costs."""
+    """Return an expression for ``field`` from the file's column ``here``, with few calls: each goes to the JVM."""
     if here is None:
         return F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata)
     name = "`" + here.name.replace("`", "``") + "`"

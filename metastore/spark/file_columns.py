@@ -1,8 +1,8 @@
 """Find the columns of a table in its files. Pure.
 
-A column of the catalog is read from the file's column of its first name (:mod:`metastore.spark.readable`), with the
-type that the crawler saw. A cast makes it the catalog's type. The same holds for nested fields. A file's column belongs
-to one column of the catalog, the oldest that claims it: if ``a`` is renamed and a new ``a`` is added, the new one is
+A catalog column is read from the file column that has its first name (:mod:`metastore.spark.readable`), with the type
+that the crawler saw. A cast makes it the catalog's type. The same holds for nested fields. A file's column belongs to
+one column of the catalog, the oldest that claims it: if ``a`` is renamed and a new ``a`` is added, the new one is
 empty.
 """
 
@@ -21,14 +21,14 @@ __all__ = ["FileColumn", "file_columns", "file_layout"]
 
 @dataclass(frozen=True, slots=True)
 class FileColumn:
-    """``column`` of the catalog, and ``source``, how the files have it; None where no file has it."""
+    """A ``column`` of the catalog, and its ``source``, the column as the files have it; None if no file has it."""
 
     column: Column
     source: Column | None
 
 
 def file_columns(readable: Readable) -> list[FileColumn]:
-    """Return the columns of the table, in order, with what they are in the files."""
+    """Return the table's columns, in order, each with its column in the files."""
     columns, names = readable.table.columns, readable.names
     if readable.seen is None:
         return [FileColumn(column, _renamed(column, None, names)) for column in columns]

@@ -34,7 +34,7 @@ _THREADS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The names of columns, as the crawler has them; ``exact``: the names exactly as the file has them."""
+    """The names of columns, as the crawler has them; ``exact``: the file has exactly these names."""
 
     names: tuple[str, ...]
     exact: bool
@@ -96,7 +96,7 @@ class _Reader:
 
 
 def _unpacked(head: bytes, size: int) -> bytes:
-    """Return the first bytes of a text, at most ``size``, of which ``head`` is packed with zstd."""
+    """Unpack ``head``, the beginning of a file that is compressed with zstd, up to about ``size`` bytes."""
     unpacked = b""
     with pa.CompressedInputStream(pa.BufferReader(head), "zstd") as stream:
         try:

@@ -15,12 +15,12 @@ _NAME = "(?:`(?:[^`]|``)*`|[^.`]+)"
 
 
 def history(spark: SparkSession, view: str, *, url: str | None = None, at: str | None = None) -> DataFrame:
-    """Return a data frame about the history, as far as gc has kept it, up to ``at`` (a position or time).
+    """Return a data frame about the history that gc has kept, up to ``at`` (a position or time).
 
     ``churn``: changes by schema and day. ``who``: changes by principal, kind and action. ``schemas``: each change of a
-    table's columns, with the columns after it. ``hours``: changes by hour and kind; ``contended`` are those of entities
-    that several principals changed in that hour, where conflicts come from. (A conflict itself leaves nothing in the
-    database; metrics count them.) Raises InvalidArgument.
+    table's columns, with the columns after it. ``hours``: changes by hour and kind; ``contended`` counts the changes of
+    entities that several principals changed in that hour, which is where conflicts come from. (A conflict itself leaves
+    nothing in the database; metrics count them.) Raises InvalidArgument.
     """
     register_source(spark)
     if view not in _VIEWS:

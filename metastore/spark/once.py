@@ -1,6 +1,6 @@
-"""Commit each chunk of a task once, also if Spark runs the task again.
+"""Commit each chunk of a task once, even if Spark runs the task again.
 
-Spark repeats a task whose executor died, minutes later perhaps. People may have edited or dropped since then what the
+Spark repeats a task whose executor died, perhaps minutes later. By then, people may have edited or dropped what the
 first run wrote. So each chunk has an operation id, made of the write, the task, and the chunk's number and content: the
 second run finds the chunk applied, and leaves it alone. Rows that come in another order the second time make other
 chunks, and are written again: no row is lost.
@@ -36,7 +36,7 @@ def once(
 ) -> Iterator[tuple[int, Any]]:
     """Commit the rows of this task in chunks; yield the size of each, and what ``apply(tx, rows)`` returned.
 
-    None instead: an earlier run of the task has committed the chunk.
+    The result is None if an earlier run of the task has committed the chunk.
     """
     context, left, number = TaskContext.get(), iter(rows), 0
     task = 0 if context is None else context.partitionId()

@@ -1,4 +1,4 @@
-"""Load the facts of the catalog that are needed to read a table's files, in few round trips. No Spark.
+"""Load the facts of the catalog that are needed to read a table's files, in few round trips. It needs no Spark.
 
 The statistic ``crawl`` lists the columns of the files, with their types and in order. The id of a catalog column
 leads to the file's column: people rename columns, and a column keeps its id. The first name of an id in the table's
@@ -27,11 +27,11 @@ _PAGE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """A table, and what is known of its files.
+    """A table, and the facts about its files.
 
-    ``seen`` is the statistic ``crawl``, None where the crawler never was. ``names`` are the first names of columns
-    and fields that have another one now, by id. ``folders`` are the partitions, ``key=value`` folders below the
-    location, with their values; None where the files are not partitioned.
+    ``seen`` is the statistic ``crawl``, None for a table that was not crawled. ``names`` has the first name of each
+    column and nested field, by id; it is empty if the table was never changed. ``folders`` are the partitions,
+    ``key=value`` folders below the location, with their values; None if the files are not partitioned.
     """
 
     table: Table
@@ -41,7 +41,7 @@ class Readable:
 
 
 def readables(store: Store, tables: Iterable[Table]) -> Iterator[Readable]:
-    """Yield what is known of each of ``tables``: one round trip for all statistics, more only where needed."""
+    """Yield the facts about each of ``tables``: one round trip for the statistics of many, more only where needed."""
     rest = iter(tables)
     while page := list(islice(rest, _PAGE)):
         for table, seen in zip(page, _statistics(store, page), strict=True):

@@ -13,12 +13,13 @@ external null, variant, interval   NullType, VariantType, CalendarIntervalType
 any other external type            BinaryType
 =================================  ===================================================================
 
-If the Spark type does not say everything, the metadata of the nearest field does, under ``metastore.type``. The
-metadata also holds ``comment``, ``metastore.default``, ``metastore.auto_increment``, and Spark's own mark for varchar
-and char, so that a table that Spark creates from it has that type. So ``columns_from_spark(columns_to_spark(c))``
-equals ``c``, except for comments and defaults of list elements and of map keys and values: Spark has no place for them.
+Where the Spark type says less than the store's type, the metadata of the nearest field has the exact type, under
+``metastore.type``. The metadata also holds ``comment``, ``metastore.default``, ``metastore.auto_increment``, and
+Spark's own mark for varchar and char, so that a table that Spark creates from it has that type. So
+``columns_from_spark(columns_to_spark(c))`` equals ``c``, except for comments and defaults of list elements and of map
+keys and values: Spark has no place for them.
 
-From Spark: every Spark type has a counterpart. Collations and the fields of intervals are lost. A user-defined type
+From Spark: most Spark types have a counterpart. Collations and the fields of intervals are lost. A user-defined type
 becomes its SQL type. A type without a counterpart is external under Spark's name, such as
 ``external("geometry(4326)")``. Spark's CURRENT_DEFAULT is the default. A ``metastore.type`` that does not fit the
 field's type is ignored. A field with an empty or refused name, and two fields of one name side by side, raise
@@ -96,7 +97,7 @@ def _as_read(kind: Type, times: bool) -> Type:
 
 
 def with_leaves(text: str, leaf: Callable[[Atomic | External], Type]) -> str:
-    """Return the type ``text`` with what ``leaf`` makes of each part that has no parts."""
+    """Return the type ``text`` with each innermost type replaced by the result of ``leaf``."""
     return str(_with_leaves(parse(text), leaf))
 
 
@@ -153,7 +154,7 @@ def _from_field(field: spark.StructField, above: tuple[str, ...]) -> Column:
 
 
 def _exact(column: Column, text: object) -> Column:
-    """Return ``column`` with the type ``text`` if that is one of which the Spark type says only a part."""
+    """Return ``column`` with the type ``text`` if the Spark type says only a part of that type."""
     if text is None:
         return column
     try:
@@ -176,7 +177,7 @@ def _part(name: str, nullable: bool) -> Column:
 
 
 def _typed(column: Column, kind: spark.DataType, where: tuple[str, ...]) -> Column:
-    """Return ``column`` with the type that ``kind`` is."""
+    """Return ``column`` with the type that corresponds to ``kind``."""
     if len(where) > MAX_DEPTH:
         raise InvalidArgument(f"the Spark field {where[:3]!r}… nests more than {MAX_DEPTH} types inside each other")
     if isinstance(kind, spark.UserDefinedType):

@@ -1,10 +1,10 @@
 """Make the tables of a catalog temporary views of a Spark session (``register``).
 
 The driver reads the catalog in pages. The URL stays on the driver, and out of the session's configuration. Views show
-what is in the catalog when they are made: register again after it has changed. A view is named after the path below
-what was registered, with ``_`` between the names: ``lake.nyc.taxi.trips`` is ``taxi_trips`` of ``lake.nyc``. If two
-would have one name (Spark ignores the case of letters), each is named by its path with dots, `` `a.b_c` ``; if these
-are equal too, the id is added.
+the catalog as it was when they were made: register again after it has changed. A view is named after the path below the
+registered catalog or schema, with ``_`` between the names: ``lake.nyc.taxi.trips`` is ``taxi_trips`` of ``lake.nyc``.
+If two would have one name (Spark ignores the case of letters), each is named by its path with dots, `` `a.b_c` ``; if
+these are equal too, the id is added.
 
 Views of the catalog that have a query in the dialect ``spark`` are made too, after the tables.
 """
@@ -35,7 +35,7 @@ __all__ = ["Registered", "read", "register"]
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A table or view of the catalog, and the temporary view that it is in Spark.
+    """A table or view of the catalog, and its temporary view in Spark.
 
     ``reason`` says why it cannot be read; then there is no temporary view of this name.
     """
@@ -89,7 +89,7 @@ def _schemas(store: Store, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _view_names(entities: Iterable[Entity], above: int) -> dict[int, str]:
-    """Return what each is called in Spark, by its id; ``above`` names of the path are left out."""
+    """Return the name of each view in Spark, by the entity's id; the first ``above`` names of a path are left out."""
     names = {entity.id: entity.names[above:] for entity in entities}
     short = {key: "_".join(below) for key, below in names.items()}
     short |= {key: format_path(names[key]) for key in _twice(short)}
@@ -97,7 +97,7 @@ def _view_names(entities: Iterable[Entity], above: int) -> dict[int, str]:
 
 
 def _twice(names: dict[int, str]) -> list[int]:
-    """Return the keys of names that Spark takes for equal."""
+    """Return the keys of names that Spark treats as equal."""
     count = Counter(name.casefold() for name in names.values())
     return [key for key, name in names.items() if count[name.casefold()] > 1]
 

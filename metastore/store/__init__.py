@@ -1,4 +1,4 @@
-"""The front door: a store (``store.py``), what one request or user sees of it (``views.py``), how it is opened."""
+"""The front door: a store (``store.py``), its views for one request or user (``views.py``), how it is opened."""
 
 from metastore.database import migrate
 from metastore.store.opening import clean_admins, open_store, prepared, restore, restore_export

@@ -1,7 +1,7 @@
-"""Who lost to whom: the newest attempts of this process that lost, each with the change that came first.
+"""The newest attempts of this process that lost a conflict, each with the change that won.
 
-A process notes its losses in memory, with what it knows at that moment: who lost, on which entity, expecting which
-version. Who won is in the entity's history, and is read when somebody asks.
+A process notes its losses in memory, with what it knows at that moment: who lost, on which entity, and the expected
+version. The winner is in the entity's history, which is read when a caller asks.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from metastore.port.stats import Lost
 __all__ = ["Loss", "losses"]
 
 _BY_VERSION: Final = frozenset({"self", "read", "pending"})
-"""The causes of which the next version of the entity tells who won."""
+"""The causes for which the next version of the entity names the winner."""
 _MOVES: Final = frozenset({"rename", "move", "drop", "restore"})
-"""What another operation did above an entity that lost to its ancestor."""
+"""The actions on an ancestor to which an operation on an entity can lose."""
 _SHORTLY: Final = 60_000_000
-"""For how long before a loss a move may be what it lost to (µs): an attempt lasts no longer, as a rule."""
+"""How long before a loss a move may have won against it (µs): an attempt rarely lasts longer."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """An attempt of this process that lost, and was tried again or failed."""
+    """An attempt of this process that lost a conflict, and was repeated or failed."""
 
     time: datetime
-    """When it lost, by this machine's clock."""
+    """The time of the loss, by this machine's clock."""
     verb: str
-    """What it did: ``alter``, ``transaction``."""
+    """The kind of call: ``alter``, ``transaction``."""
     cause: str
-    """What it lost to; docs/metrics.md has all causes."""
+    """The cause of the conflict; docs/metrics.md has all causes."""
     principal: str | None
-    """Who lost."""
+    """The principal of the attempt that lost."""
     entity_id: int | None
-    """On which entity; None: not known."""
+    """The entity of the conflict; None: not known."""
     kind: str | None
     """The entity's kind; None: not known, or it was purged."""
     path: str | None
-    """The entity's path now; None: as the kind."""
+    """The entity's present path; None: not known, or it was purged."""
     won_by: str | None
-    """Whose change came first; None: nobody named, or not known."""
+    """The principal of the change that won; None: it named no principal, or is not known."""
     won_operation: UUID | None
-    """The operation that came first; None: not known."""
+    """The operation that won; None: not known."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Return the loss as plain JSON values."""
         return {name: plain(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
@@ -67,7 +67,7 @@ def losses(session: Session, limit: int) -> list[Loss]:
     found = list[Loss]()
     for one in noted:
         row, same = known.get(one.entity_id or 0), one._replace(verb="", principal=None)
-        # only what lost to something above needs its own time; the rest is the same question
+        # only a loss to an ancestor depends on the time; other equal losses have the same winner
         asked = same if one.cause == "ancestor" else same._replace(time=0)
         if asked not in winners:
             winners[asked] = _winner(session, one, row)
@@ -90,7 +90,7 @@ def losses(session: Session, limit: int) -> list[Loss]:
 
 
 def _winner(session: Session, lost: Lost, row: Known | None) -> Step | None:
-    """Return the step that came first; None: no history tells it."""
+    """Return the step that won; None: no history shows it."""
     if row is None or lost.entity_id is None:
         return None
     if lost.cause in _BY_VERSION and lost.expected is not None:
@@ -102,7 +102,7 @@ def _winner(session: Session, lost: Lost, row: Known | None) -> Step | None:
 
 
 def _newest_move(session: Session, ids: Sequence[int], before: int) -> Step | None:
-    """Return the last step that moved one of these, if it was shortly before a time; clocks may differ a little."""
+    """Return the last step that moved one of these entities shortly before a time, if there is one."""
     rows = [row for row in session.backend.by_id(ids) if row is not None]
     newest = [session.backend.history(row.record.chain[-1].id, row.record.version - 1, 1) for row in rows]
     moves = [step for steps in newest for step in steps if step.action in _MOVES]

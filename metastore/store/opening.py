@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["clean_admins", "open_store", "prepared", "restore", "restore_export"]
 
 _DEADLINE = 30.0
-"""How long a call takes at most, unless its caller says otherwise (seconds)."""
+"""The default of the longest time that a call may take (seconds)."""
 
 
 def open_store(
@@ -43,15 +43,16 @@ def open_store(
     read_from: Iterable[str] = (),
     must_exist: bool = False,
 ) -> Store:
-    """Open a database: ``url``, else METASTORE_URL, else ``sqlite:///metastore.db``.
+    """Open the database at ``url``, else at METASTORE_URL, else at ``sqlite:///metastore.db``.
 
-    SQLite migrates itself. ``deadline`` (seconds) holds for each call. The store calls each hook with a frozen
-    :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation. ``pool_size`` is how many connections
-    this store may have at once. ``max_wait`` is how long a call waits for one of them before it raises PoolExhausted
-    (seconds; None: until its deadline). ``admins`` are names that may do everything through ``as_user``. ``cache`` says
-    what keeps what is read (None: nothing does). ``read_from`` has the URLs of PostgreSQL's read replicas, one server
-    each, for :meth:`Store.replica`. ``must_exist``: a SQLite file that is not there is not made. Raises
-    MigrationNeeded, BackendUnavailable, InvalidArgument; BackendRefused if the role may not cache under a lease.
+    A SQLite database is migrated at opening. ``deadline`` (seconds) applies to each call. The store calls each hook
+    with a frozen :class:`~metastore.retry.policy.Attempt` after every attempt of a mutation. ``pool_size`` is the
+    largest number of connections that this store may have at once. ``max_wait`` is how long a call waits for one of
+    them before it raises PoolExhausted (seconds; None: until its deadline). ``admins`` are names that may do everything
+    through ``as_user``. ``cache`` has the options of the cache (None: no cache). ``read_from`` has the URLs of
+    PostgreSQL's read replicas, one server each, for :meth:`Store.replica`. ``must_exist``: do not create a missing
+    SQLite file. Raises MigrationNeeded, BackendUnavailable, InvalidArgument; BackendRefused if the role may not cache
+    under a lease.
     """
     named = clean_admins(admins)
     check_cache(cache, url)
@@ -67,7 +68,7 @@ def open_store(
 
 
 def clean_admins(admins: Iterable[str]) -> frozenset[str]:
-    """Return the names of admins. Raises InvalidArgument."""
+    """Return the names of admins as a set. Raises InvalidArgument."""
     return frozenset(clean_name(name) for name in items(admins, "admins"))
 
 
@@ -79,7 +80,7 @@ def prepared(
     pool_size: int,
     max_wait: float | None,
 ) -> tuple[Url, Backend, RetryPolicy]:
-    """Check what a store is opened with, and connect. Raises what :func:`open_store` raises."""
+    """Check the arguments of :func:`open_store`, and connect. Raises the errors of that function."""
     parsed = parse_url(url)
     Call(principal, positive_seconds(deadline, "a deadline"))
     called = tuple(items(hooks, "hooks"))
@@ -92,12 +93,12 @@ def prepared(
 def restore(
     source: FileOrName | None, url: FileOrName | None = None, *, progress: Callable[[float], None] | None = None
 ) -> Imported:
-    """Put the database ``url`` (None: as for :func:`open_store`) into the state of a file; the URL may also come first.
+    """Restore the database ``url`` (None: as for :func:`open_store`) from a file; the URL may also come first.
 
-    An export with ids is imported into an empty database, as ``import_from`` does; if that was stopped, it goes on. No
-    store can open the database before the import is finished. A file of ``store.backup`` takes the place of a SQLite
-    database, which no program may have open. Raises InvalidArgument for a bad file, a database that is not empty, and a
-    backup of PostgreSQL, which has tools of its own; BackendUnavailable.
+    An export with ids is imported into an empty database, as ``import_from`` does; an import that was stopped is
+    continued. No store can open the database before the import is finished. A file of ``store.backup`` replaces a
+    SQLite database, which no program may have open. Raises InvalidArgument for a bad file, a database that is not
+    empty, and a backup of PostgreSQL, which has tools of its own; BackendUnavailable.
     """
     from metastore.transfer.backup import is_backup, put_back  # noqa: PLC0415
 

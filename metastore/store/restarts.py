@@ -1,4 +1,4 @@
-"""Forget what a store remembers when its server was started again: a backup may have been put back."""
+"""Forget what a store remembers when its server was restarted, because a backup may have been put back."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["forget_after_restarts"]
 
 
 def forget_after_restarts(session: Session, leases: Leases) -> None:
-    """Let the backend say when ids and versions may come again, so that nothing remembered is taken for true.
+    """Let the backend report when ids and versions may repeat; then everything that the store remembers is dropped.
 
-    The backend outlives a store that nobody uses any more. It must not keep the store's cache, which would never leave,
-    nor its leases, which know the cache.
+    The backend outlives a store that is no longer used. So it must not keep alive the store's cache, which then would
+    never leave, nor its leases, which refer to the cache.
     """
     if not isinstance(session.backend, Restarts):
         return

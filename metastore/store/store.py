@@ -103,10 +103,10 @@ class Store(Timeline):
         self.secrets = SecretStore(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None, reason: str | None = None) -> Store:
-        """Return a view of the store for one request: who asks, each call's deadline (seconds), and why it is made.
+        """Return a view of the store for one request: with its principal, a deadline for each call (seconds), a reason.
 
-        It shares everything else, and takes microseconds to make. Closing it does nothing: the store stays open. Raises
-        InvalidArgument.
+        The view shares everything else, and takes microseconds to make. To close it does nothing: the store stays open.
+        Raises InvalidArgument.
         """
         call = Call(principal, deadline, reason=reason)
         from metastore.store.views import BoundStore  # noqa: PLC0415  (a view is a store)
@@ -114,16 +114,16 @@ class Store(Timeline):
         return BoundStore(self, self._session.bound(call))
 
     def as_user(self, user: Path | Entity) -> Store:
-        """Return the store as a user may see and use it: the same managers, and every call is checked.
+        """Return the store as a user may see and use it: with the same managers, but every call is checked.
 
-        ``user`` is a bare name, an entity or a path (a tuple of names). A string is a bare name, and means the user of
-        that name in the metalake of each object; an entity or a path means one user. The principal of all calls is the
-        user's name. The user owns what it creates. Names in ``ms.open(admins=…)`` may do everything. docs/governance.md
-        has the rules.
+        ``user`` is a bare name, an entity or a path (a tuple of names). A string is a bare name: it means, for each
+        object, the user with that name in the object's metalake. An entity or a path means one user. The principal of
+        all calls is the user's name. The user owns what it creates. Names in ``ms.open(admins=…)`` may do everything.
+        docs/governance.md has the rules.
 
-        For an object that the user does not see, a load raises EntityNotFound, a drop returns False, and listings leave
-        it out. For one that it sees, an operation without the right raises PermissionDenied: grant the privilege that
-        the error names. Raises InvalidArgument for a ``user`` that is not a name.
+        If the user does not see an object, a load raises EntityNotFound, a drop returns False, and listings leave it
+        out. If it sees the object, an operation without the right raises PermissionDenied: grant the privilege that the
+        error names. Raises InvalidArgument for a ``user`` that is not a name.
         """
         return self._acting_as(who_is(self._session.backend, user))
 
@@ -135,15 +135,16 @@ class Store(Timeline):
         return UserStore(self, self._session.as_user(Access(self._session.backend, who, self._session.rights)))
 
     def _is_admin(self, who: Who) -> bool:
-        """Whether this is an admin's bare name. A metalake's user of the same name is another one."""
+        """Whether this is an admin's bare name. A user of a metalake with the same name is not an admin."""
         return who.name in self._admins and who.lake is None and who.ids is None
 
     def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
-        """Return whether a user may use a privilege on an object, and the rules that decide. It changes nothing.
+        """Return whether a user may use a privilege on an object, and the rules that decide. This changes nothing.
 
-        On a catalog or schema, a privilege for what is below it needs ``use_catalog`` or ``use_schema`` there as well.
-        ``user`` as for ``as_user``; ``kind`` says what a path means (None: what is there, a container first). An owner
-        of the object, or of anything above it, has all privileges there. Raises EntityNotFound, InvalidArgument.
+        On a catalog or schema, a privilege for entities below it needs ``use_catalog`` or ``use_schema`` there, too.
+        ``user`` is as for ``as_user``; ``kind`` is the kind of the entity at the path (None: any, a container first).
+        An owner of the object, or of anything above it, has all privileges there. Raises EntityNotFound,
+        InvalidArgument.
         """
         entity = entity_of(self._session, on, kind)
         word = known_privilege(privilege)
@@ -165,14 +166,14 @@ class Store(Timeline):
     ) -> Iterator[Entity]:
         """Yield the entities below ``under`` (None: all) of this kind, name and properties, in no promised order.
 
-        ``name`` is a glob on stored names: ``*`` is any text, ``?`` any character, everything else itself. Below a
-        catalog that folds case it is compared without case. An index serves a glob that begins with plain text, except
-        below such a catalog. An entity matches if it has all of ``properties``.
-        ``recursive=False``: direct children only. ``text``, compared without case, is in its name or comment, in those
-        of a column, in a property, or in the name of its owner or of a tag on it or on a column; no index serves it.
-        It is not looked for in the values of properties that may be secrets. Each page that it reads is true at one
-        instant. Each step finds an entity, or the end, within the store's deadline, or raises DeadlineExceeded;
-        ``timeout``: so does the whole search within so many seconds. Raises EntityNotFound, InvalidArgument.
+        ``name`` is a glob on stored names: ``*`` matches any text, ``?`` any character, everything else itself. Below a
+        catalog that folds case, it is compared without case. A glob that begins with plain text uses an index, except
+        below such a catalog. An entity matches if it has all of ``properties``. ``recursive=False``: direct children
+        only. ``text``, compared without case, must occur in the entity's name or comment, in those of a column, in a
+        property, or in the name of its owner or of a tag on it or on a column. It uses no index, and does not search
+        the values of properties that may be secrets. Each page that the search reads is true at one instant. Each step
+        must find an entity, or the end, within the store's deadline, and the whole search must end within ``timeout``
+        seconds; otherwise it raises DeadlineExceeded. Raises EntityNotFound, InvalidArgument.
         """
         backend = self._session.backend
         looked_for = wanted(backend, under, kind, name, properties, recursive, text)
@@ -191,11 +192,11 @@ class Store(Timeline):
         token: str | None = None,
         seconds: float = 0.5,
     ) -> FoundPage:
-        """Return the next of what ``find`` yields: at most ``size``, looked for during about so many ``seconds``.
+        """Return the next page of the results of ``find``: at most ``size``, after at most about ``seconds``.
 
-        The page says how far the search is, and its token goes on from there. It may have a token and no items. The
-        first statement is always finished, so that each step comes further. An entity that keeps its name and place is
-        found once. Raises EntityNotFound, InvalidArgument, DeadlineExceeded.
+        The page says how far the search is, and its token continues from there. A page may have a token but no items.
+        The first statement is always finished, so that each page makes progress. An entity that keeps its name and
+        place is found once. Raises EntityNotFound, InvalidArgument, DeadlineExceeded.
         """
         from metastore.managers.find_page import find_page  # noqa: PLC0415  (a process imports only what it uses)
 
@@ -213,11 +214,11 @@ class Store(Timeline):
     ) -> Transaction:
         """Begin a transaction: ``with store.transaction() as tx: tx.tables.alter(…)``.
 
-        It commits when the block ends. It raises VersionConflict if something that it read has changed: run it again.
-        It raises LeaseLost if the holder has lost the ``lease``. ``deadline`` (seconds) holds for the commit.
-        It commits under ``operation_id``, so that ``outcome`` finds it. If that id has been used already, it
-        writes nothing and raises OperationIdReused. ``reason``: why, for history and feed; one line of at most 200
-        characters.
+        It commits when the block ends. It raises VersionConflict if data that it read has changed: run it again. It
+        raises LeaseLost if the holder has lost the ``lease``. ``deadline`` (seconds) applies to the commit. The
+        transaction commits under ``operation_id``, so that ``outcome`` can find it. If that id was used before, the
+        transaction writes nothing and raises OperationIdReused. ``reason``: why, for history and feed; one line of at
+        most 200 characters.
         """
         return Transaction(self._session, Call(principal, deadline, operation_id, lease, reason))  # type: ignore[arg-type]
 
@@ -232,10 +233,10 @@ class Store(Timeline):
     ) -> T:
         """Run ``fn(tx)`` in a transaction, and again after each conflict; return its result.
 
-        A run that is repeated may have seen what was never committed: nothing that it returned or raised is told.
+        A run that is repeated may have seen data that was never committed, so its result or error is discarded.
 
-        ``deadline`` (seconds) holds for all attempts. ``reason``: why, for history and feed. Raises DeadlineExceeded,
-        LeaseLost, InvalidArgument, and what ``fn`` raises.
+        ``deadline`` (seconds) applies to all attempts together. ``reason``: why, for history and feed. Raises
+        DeadlineExceeded, LeaseLost, InvalidArgument, and the errors of ``fn``.
         """
         function(fn, "what a transaction runs")
         return run_transaction(self._session, fn, Call(principal, deadline, lease=lease, reason=reason))
@@ -249,14 +250,18 @@ class Store(Timeline):
         clean_up: Callable[[LeftBehind], None] | None = None,
         lease: Fencing | None = None,
     ) -> Collected:
-        """Delete what was dropped longer ago than ``retention``, and old history. Many processes may run it at once.
+        """Delete entities that were dropped longer than ``retention`` ago, and old history.
 
-        Of each entity that exists, the newest ``keep_versions`` stay, and all versions younger than the retention. gc
-        also keeps what a pin shows, and for ``keep_unread`` what a consumer of the feed has not read yet.
+        Many processes may run it at once.
+
+        Of each existing entity, gc keeps the newest ``keep_versions`` versions, and all versions younger than the
+        retention. It also keeps the past at each pin, and, for the time ``keep_unread``, the changes that a consumer of
+        the feed has not read yet.
 
         A value that was staged under a lease may become impossible to publish. gc calls ``clean_up`` with each such
-        value, perhaps more than once, to remove what it names. Without ``clean_up``, gc leaves these rows. Raises
-        InvalidArgument; LeaseLost at the next batch if the holder has lost the ``lease``: the next gc goes on.
+        value, perhaps more than once, to remove the data that the value names. Without ``clean_up``, gc leaves these
+        rows. Raises InvalidArgument; LeaseLost at the next batch if the holder has lost the ``lease``: the next gc
+        continues.
         """
         from metastore.gc import collect  # noqa: PLC0415  (a process imports only what it uses)
 
@@ -266,9 +271,9 @@ class Store(Timeline):
         return replace(collected, staged=clear_away(self._session.backend, clean_up))
 
     def verify(self) -> list[Violation]:
-        """Return every violation of the invariants in the whole database; []: there is none. Others may go on writing.
+        """Return all violations of the invariants in the whole database. Other programs may write meanwhile.
 
-        It holds one read-only transaction open and reads everything: run it in quiet hours.
+        It keeps one read-only transaction open and reads everything: run it in quiet hours.
         """
         from metastore.verify.verify import verify  # noqa: PLC0415  (a process imports only what it uses)
 
@@ -286,9 +291,10 @@ class Store(Timeline):
     ) -> Exported:
         """Write ``target`` and all below it (None: everything) as JSON lines, as it is at one instant.
 
-        ``to`` is a binary stream or the name of a file, which changes only when the export is complete. An export to a
-        file that was stopped goes on. With ``unreadable``, damaged rows are left out, with everything below them.
-        ``ids`` and ``history`` are for a whole database, to restore it into an empty one. Raises EntityNotFound.
+        ``to`` is a binary stream or the name of a file, which changes only when the export is complete. A stopped
+        export to a file is continued by the next call. With ``unreadable``, damaged rows are left out, with everything
+        below them. ``ids`` and ``history`` are for the export of a whole database, to be restored into an empty one.
+        Raises EntityNotFound.
         """
         from metastore.transfer import calls  # noqa: PLC0415  (a process imports only what it uses)
 
@@ -297,10 +303,10 @@ class Store(Timeline):
         )
 
     def backup(self, file: str | FilePath) -> None:
-        """Write a SQLite database, as it is at one instant, into a new file; others may go on writing.
+        """Copy a SQLite database, as it is at one instant, into a new file. Other programs may write meanwhile.
 
-        :func:`metastore.restore` puts it back. Raises InvalidArgument for another kind of database, which has tools of
-        its own, and for a file that exists; BackendUnavailable, BackendRefused.
+        :func:`metastore.restore` puts it back. Raises InvalidArgument for PostgreSQL, which has tools of its own, and
+        for a file that exists; BackendUnavailable, BackendRefused.
         """
         from metastore.transfer.backup import back_up  # noqa: PLC0415  (a process imports only what it uses)
 
@@ -317,13 +323,15 @@ class Store(Timeline):
         lease: Fencing | None = None,
         reason: str | None = None,
     ) -> Imported:
-        """Write the content of an export, below ``into`` (None: where it was). Run again, it writes what is missing.
+        """Write the content of an export below ``into`` (None: at its old paths).
 
-        An entity that exists with other content raises EntityAlreadyExists, is left ("return") or replaced ("replace").
-        A bad file raises InvalidArgument, with the number of the line, before anything is written. A file with ids
-        needs an empty database, and takes no ``lease`` and no ``reason``; if its import is interrupted,
-        :func:`metastore.restore` goes on. ``reason``: why, for history and feed. Raises LeaseLost if the holder has
-        lost the ``lease``; what was written before stays.
+        A repeated call writes what is missing.
+
+        If an entity exists with other content, the call raises EntityAlreadyExists ("error"), leaves it ("return") or
+        replaces it ("replace"). A bad file raises InvalidArgument, with the number of the line, before anything is
+        written. A file with ids needs an empty database, and takes no ``lease`` and no ``reason``; if its import is
+        interrupted, :func:`metastore.restore` continues it. ``reason``: why, for history and feed. Raises LeaseLost if
+        the holder has lost the ``lease``; entities that were written before stay.
         """
         from metastore.transfer import calls  # noqa: PLC0415
 
@@ -332,10 +340,10 @@ class Store(Timeline):
     def reveal(self, target: Target, key: str, *, kind: str | None = None, expected: str | None = None) -> str:
         """Return the secret that the property ``key`` of ``target`` refers to; this process reads it now.
 
-        ``kind`` says what a path means; None: what is there, a container first. ``expected``: the reference as the
-        caller has read and judged it. Raises EntityNotFound; VersionConflict if the property is not ``expected`` any
-        more (load it again); InvalidArgument if it is not a secret, or its variable or file cannot be read here. Keep
-        the result out of logs.
+        ``kind`` is the kind of the entity at a path; None: any, a container first. ``expected``: the reference that the
+        caller has read and checked. Raises EntityNotFound; VersionConflict if the property is no longer ``expected``
+        (load it again); InvalidArgument if it is not a secret, or if this process cannot read its variable or file.
+        Keep the result out of logs.
         """
         return reveal(self._session, entity_of(self._session, target, kind), key, expected)
 
@@ -346,7 +354,7 @@ class Store(Timeline):
 
     @property
     def cache(self) -> StoreCache:
-        """The figures of what this store keeps of what it reads; see docs/cache.md."""
+        """The figures of this store's cache; see docs/cache.md."""
         return self._cache
 
     def stats(self) -> Stats:
@@ -361,7 +369,7 @@ class Store(Timeline):
         return self._session.metrics.counters()
 
     def ping(self) -> None:
-        """Ask the database for an answer. Raises BackendUnavailable."""
+        """Check that the database answers. Raises BackendUnavailable."""
         self._session.backend.ping()
 
     def close(self) -> None:

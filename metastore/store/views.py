@@ -1,4 +1,4 @@
-"""A store as one request, or one user, sees it."""
+"""Views of a store, for one request or for one user."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BoundStore(Store):
 
 
 class UserStore(BoundStore):
-    """A store as a user may use it, which :meth:`Store.as_user` returns. It refuses what it does not check."""
+    """A store as a user may use it (:meth:`Store.as_user`). It refuses every call that it does not check."""
 
     @property
     def _access(self) -> Access:
@@ -60,16 +60,19 @@ class UserStore(BoundStore):
         return PermissionDenied(name, "admin", "", message)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None, reason: str | None = None) -> Store:
-        """Return a view of the same user with another deadline, and why. Raises PermissionDenied for a principal."""
+        """Return a view of the same user with another deadline and reason. Raises PermissionDenied for a principal."""
         check_principal(self._access, Call(principal, deadline))
         return UserStore(self, self._session.bound(Call(None, deadline, reason=reason)))
 
     def as_user(self, user: Path | Entity) -> Store:
-        """Raise PermissionDenied: a user does not act as another one."""
+        """Raise PermissionDenied: a user cannot act as another one."""
         raise self._refused("act as another user")
 
     def allowed(self, user: Path | Entity, privilege: str, on: Target, *, kind: str | None = None) -> Decision:
-        """Return whether this user has a privilege on what it sees. Raises PermissionDenied for another user."""
+        """Return whether this user has a privilege on an object that it sees.
+
+        Raises PermissionDenied for another user.
+        """
         mine, asked = self._access.who, who_is(self._access.backend, user)
         if asked.name != mine.name:
             raise self._refused("ask for the rights of others")
@@ -81,13 +84,16 @@ class UserStore(BoundStore):
         return decided
 
     def reveal(self, target: Target, key: str, *, kind: str | None = None, expected: str | None = None) -> str:
-        """Return a secret, for an owner, or with ``use_secret``. Raises PermissionDenied, and as ``Store.reveal``."""
+        """Return a secret if the user owns the object, or has ``use_secret``.
+
+        Raises PermissionDenied, and the errors of ``Store.reveal``.
+        """
         entity = entity_of(self._session, target, kind)
         self._access.require(entity.record.chain, Want(entity.id, "reveal"))
-        return reveal(self._session, entity, key, expected)  # the entity that was read before the check
+        return reveal(self._session, entity, key, expected)  # the entity as read before the check
 
     def export_to(self, to: FileOrName, target: Target | None = None, **options: Any) -> Exported:
-        """Write what the user owns. Raises PermissionDenied for anything else, and for the whole database."""
+        """Export an entity that the user owns. Raises PermissionDenied for any other, and for the whole database."""
         if target is None or options.get("ids") or options.get("history"):
             raise self._refused("export the whole database")
         from metastore.transfer import calls  # noqa: PLC0415  (a process imports only what it uses)
@@ -100,11 +106,11 @@ class UserStore(BoundStore):
             rests = self._access.require(entity.record.chain, Want(entity.id, "own"))
             try:
                 return calls.export_to(session, to, entity, **settings, rests=rests.pairs)
-            except calls.RightsChanged:  # another operation changed something on which the right rests
+            except calls.RightsChanged:  # another operation changed evidence of the right
                 continue
 
     def outcome(self, operation_id: UUID | str) -> Outcome:
-        """Return what became of an operation of the user's own, if it sees its result; *unknown* for all others."""
+        """Return the outcome of one of the user's own operations, if it sees the result; else *unknown*."""
         steps = self._session.backend.steps(clean_operation_id(operation_id))
         if not steps or any(step.principal != self._access.who.name for step in steps):
             return Outcome("unknown")
@@ -116,7 +122,7 @@ class UserStore(BoundStore):
         return all(row is not None for row in self._session.backend.by_id([*ids]))
 
     def _sees_attached(self, result: object) -> bool:
-        """Whether the user sees what a relation leads to; of a kept one, only its path is known."""
+        """Whether the user sees the attached entity of a relation. A stored result has only the path of that entity."""
         if not isinstance(result, Attached):
             return True
         try:
@@ -142,7 +148,7 @@ class UserStore(BoundStore):
 
     @property
     def cache(self) -> StoreCache:
-        """The figures of what the store keeps. A user does not see the members."""
+        """The figures of the store's cache. A user does not see the members."""
         return self._cache.of_user(self._refused)
 
     def stats(self) -> NoReturn:

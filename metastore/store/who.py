@@ -1,4 +1,4 @@
-"""Find the user whom a caller means: by a name, a path, or an entity."""
+"""Find the user that a caller means: by a name, a path, or an entity."""
 
 from typing import cast
 
@@ -16,7 +16,7 @@ __all__ = ["users_outside", "who_is"]
 
 
 def who_is(backend: Reads, user: Path | Entity) -> Who:
-    """Return who is meant. Raises InvalidArgument, also for a user of another database."""
+    """Return the user that is meant. Raises InvalidArgument, also for a user of another database."""
     if not isinstance(user, Entity):
         return who(user)
     committed(backend, user)
@@ -26,9 +26,9 @@ def who_is(backend: Reads, user: Path | Entity) -> Who:
 
 
 def users_outside(backend: Backend, name: str, external_id: str) -> list[User]:
-    """Return the users of a name, in any metalake, that have this external id now. Raises InvalidArgument.
+    """Return the users with a name, in any metalake, that have this external id now. Raises InvalidArgument.
 
-    A user that has another one, or none, is somebody else, whatever its name.
+    A user with another external id, or without one, is a different user, even if the name is the same.
     """
     kind, origin = kind_named("user"), backend.origin
     users = [cast(User, kind.entity(record, origin)) for record in users_named(backend, clean_name(name))]

@@ -1,4 +1,4 @@
-"""Show a store's metrics to OpenTelemetry: a reader observes ``store.metrics()``; the database is not asked."""
+"""Show a store's metrics to OpenTelemetry: a reader observes ``store.metrics()``, which does not query the database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Values = Iterator[tuple[float, dict[str, str]]]
 
 
 class HasMetrics(Protocol):
-    """A store, as far as telemetry uses it."""
+    """The part of a store that telemetry uses."""
 
     def metrics(self) -> Snapshot:
         """Return what the process saw."""

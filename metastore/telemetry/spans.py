@@ -1,9 +1,9 @@
 """A span for each operation that commits or settles, made by a hook: ``ms.open(url, hooks=[spans()])``.
 
 The span is a child of the caller's current span. It begins when the call began. It has the operation's id, the number
-of its attempts, and an event for each attempt that lost, with what it lost to. An operation that ends in the caller's
-own error (the name is taken, the entity is not there) has no span: the caller's span sees the exception. A span shows
-the path that the call gave; it shows no document, property or secret.
+of its attempts, and an event for each lost attempt, with the cause and the entity that it lost to. An operation that
+ends in the caller's own error (the name is taken, the entity is not there) has no span: the caller's span sees the
+exception. A span shows the path that the call gave; it shows no document, property or secret.
 """
 
 from __future__ import annotations

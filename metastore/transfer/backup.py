@@ -1,4 +1,4 @@
-"""Copy a database into a file, and put the copy back. PostgreSQL has its own tools for both."""
+"""Copy a SQLite database into a file, and put the copy back. PostgreSQL has its own tools for both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BEGIN: Final = (b"SQLite format 3\0", b"PGDMP")
 
 
 def back_up(url: str | None, file: str | Path) -> None:
-    """Write a SQLite database, as it is at one instant, into a new file; others may go on writing.
+    """Copy a SQLite database, as it is at one instant, into a new file. Other programs may write meanwhile.
 
     Raises InvalidArgument for another kind of database and for a file that exists; BackendUnavailable, BackendRefused.
     """
@@ -26,7 +26,7 @@ def back_up(url: str | None, file: str | Path) -> None:
 
 
 def put_back(url: str | None, file: str | Path, *, dry_run: bool = False) -> None:
-    """Put a file of :func:`back_up` in the place of a SQLite database, which no program may have open.
+    """Replace a SQLite database, which no program may have open, by a file of :func:`back_up`.
 
     ``dry_run``: only check the file.
 
@@ -39,14 +39,14 @@ def put_back(url: str | None, file: str | Path, *, dry_run: bool = False) -> Non
 
 
 def is_backup(file: FileOrName) -> bool:
-    """Whether a file is of a kind that a database's own tools write: a SQLite file, or an archive of pg_dump."""
+    """Whether a file is a SQLite file or an archive of pg_dump, not an export."""
     try:
         name = file_name(file)
         if name is None:
             return False
         with Path(name).open("rb") as opened:
             return opened.read(16).startswith(_BEGIN)
-    except (OSError, ValueError, InvalidArgument):  # the reader reports what is wrong with it
+    except (OSError, ValueError, InvalidArgument):  # the reader of the file reports the problem
         return False
 
 

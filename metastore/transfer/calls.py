@@ -1,4 +1,4 @@
-"""Export, import and restore for their callers: check the arguments, open the file, and start."""
+"""Start exports, imports and restores: check the arguments, open the file, and run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from metastore.transfer.restore import restore
 __all__ = ["RightsChanged", "export_to", "has_ids", "import_from", "restore_into"]
 
 _CHECKING = 0.3
-"""The share of the time that the first reading of a file takes, for a progress bar."""
+"""The share of the first reading of a file in the whole time, for a progress bar."""
 
 
 def export_to(
@@ -45,7 +45,7 @@ def export_to(
     unreadable: Unreadable | None = None,
     rests: Guards = (),
 ) -> Exported:
-    """See :meth:`metastore.store.Store.export_to`; ``rests``: what the right to it rests on."""
+    """See :meth:`metastore.store.Store.export_to`; ``rests``: the scope versions that the user's right depends on."""
     check_unreadable(unreadable)
     if progress is not None:
         function(progress, "progress")
@@ -77,7 +77,7 @@ def import_from(
 ) -> Imported:
     """See :meth:`metastore.store.Store.import_from`.
 
-    ``follow``: the file follows another system, and what was made here stays.
+    ``follow``: the file follows another system, and entities that were created here stay.
     """
     check_if_exists(if_exists)
     names = None if into is None else parse_path(into)
@@ -106,7 +106,7 @@ def restore_into(
 ) -> Imported:
     """See :func:`metastore.store.restore`.
 
-    ``checked``: what a check of the file would find, if the caller checked each line while it wrote the file.
+    ``checked``: the result of a check, if the caller has checked each line while it wrote the file.
     """
     first, second = _halves(progress)
     with reading(source) as stream:
@@ -116,7 +116,7 @@ def restore_into(
 
 
 def _halves(progress: Progress | None) -> tuple[Progress, Progress]:
-    """Return the progress of the check of a file, and that of the writing. Raises InvalidArgument."""
+    """Return the progress functions for the check of a file, and for the writing. Raises InvalidArgument."""
     if progress is not None:
         function(progress, "progress")
     if progress is None:
@@ -125,7 +125,7 @@ def _halves(progress: Progress | None) -> tuple[Progress, Progress]:
 
 
 def _entity_at(backend: Backend, path: Path) -> Entity:
-    """Return the entity of any kind at a path. Raises EntityNotFound; InvalidArgument where several share the path."""
+    """Return the entity of any kind at a path. Raises EntityNotFound; InvalidArgument if several share the path."""
     names = parse_path(path)
     lookups = {asked.families: asked for kind in KINDS.values() if (asked := _lookup(kind, names)) is not None}
     answers = backend.resolve(list(lookups.values()))
@@ -143,5 +143,5 @@ def _entity_at(backend: Backend, path: Path) -> Entity:
 def _lookup(kind: Kind, names: tuple[str, ...]) -> Lookup | None:
     try:
         return lookup(kind, names)
-    except InvalidArgument:  # entities of this kind have paths of another length
+    except InvalidArgument:  # paths to entities of this kind have another length
         return None

@@ -1,4 +1,4 @@
-"""Divide lines into chunks. Each is small enough for one commit, and holds no parent together with its child."""
+"""Divide lines into chunks that are small enough for one commit. No chunk holds a parent together with its child."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _CHUNK = 1000
 _CHUNK_BYTES = 4 << 20
 
 Key = tuple[tuple[str, ...], tuple[str, ...]]
-"""The names and the families that lead to an entity."""
+"""The names and the families on the path to an entity."""
 
 
 @dataclass
 class Group:
-    """An entity with rows that it owns. ``fresh``: the entity itself is written too, not only more of its rows."""
+    """An entity with rows that it owns. ``fresh``: the entity itself is written, too, not only more of its rows."""
 
     number: int
     line: EntityLine
     doc: str
     fresh: bool = True
     owned: list[tuple[int, OwnedLine, str]] = field(default_factory=list)
-    """Each with the number of its line, and its document as it is stored."""
+    """Each owned row with the number of its line, and its document in stored form."""
 
 
 def key_of(line: EntityLine) -> Key:
@@ -41,7 +41,7 @@ def parent_key(line: EntityLine) -> Key:
 
 
 def chunks(lines: Iterable[tuple[int, Body]]) -> Iterator[list[Group]]:
-    """Yield the groups of a file in chunks. A group with very many owned rows is divided, after its first one."""
+    """Yield the groups of a file in chunks. A large group is divided, but not before its first owned row."""
     chunk: list[Group] = []
     keys = set[Key]()
     count = size = 0

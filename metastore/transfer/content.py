@@ -39,7 +39,7 @@ __all__ = ["lines_of"]
 T = TypeVar("T")
 
 _Documents = Callable[[str, tuple[str, int, int], Sequence[Any]], dict[str, Any]]
-"""Makes a document of a row's text, its kind, id and version, and its audit."""
+"""A function that makes a document from a row's text, its kind, id and version, and its audit columns."""
 _OWNED = ("owner_id", "kind", "name", "id", "version", "doc", *AUDIT)
 
 
@@ -52,10 +52,10 @@ def lines_of(
     *,
     check: bool = True,
 ) -> Iterator[Body]:
-    """Yield the lines after the header, from the last line that is kept on.
+    """Yield the lines after the header, beginning with the last line that is kept.
 
     Raises UnreadableRow for a damaged row. With ``unreadable``, the row and everything below it are left out.
-    ``check``: whether each kind must be able to read its documents, as in a file; else any JSON object is yielded.
+    ``check``: each kind must be able to read its documents, as in a file; otherwise, any JSON object is yielded.
     """
     if not kept.operations:
         tree = _Tree(snapshot, root, header, unreadable, _document if check else _unchecked)
@@ -69,7 +69,7 @@ def lines_of(
 
 
 class _Tree:
-    """The lines of entities, of the rows that they own, and of the relations that go from them."""
+    """The lines of entities, of the rows that they own, and of the relations from them."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class _Tree:
             before = drop = 0
 
     def _chunk(self, visits: list[Visit]) -> Iterator[Body]:
-        """Yield entities, by id, each with the rows that it owns."""
+        """Yield the lines of entities, by id, each with the rows that it owns."""
         wanted = [visit.row.id for visit in visits]
         rows = self._snapshot.rows
         entities = {row[0]: row for row in rows("entity", ("id", "version", "doc", *AUDIT), ("id",), wanted)}
@@ -130,14 +130,14 @@ class _Tree:
             return None
         entity = told(partial(_entity, visit, row, self._ids, self._document), self._unreadable)
         if entity is not None and not self._history:
-            # a column that is being dropped in steps is left out already
+            # a column that is being dropped in steps is already left out of the columns
             doc = {key: value for key, value in entity.doc.items() if key != MARKER}
             return entity._replace(doc=doc)
         return entity
 
 
 def _drops(snapshot: TableSnapshot) -> dict[int, list[tuple[Any, ...]]]:
-    """Return the rows of drops in steps, by the entity that each is about: a file has them below it."""
+    """Return the rows of drops in steps by the entity that is dropped, below which the file has them."""
     drops: dict[int, list[tuple[Any, ...]]] = {}
     for row in snapshot.rows("owned", _OWNED, ("owner_id", "kind", "name"), [ROOT_ID]):
         if row[1] == DROP.name:
@@ -179,7 +179,7 @@ def _owned(row: tuple[Any, ...], ids: bool, document: _Documents) -> OwnedLine:
 
 
 def _check_text(name: str, which: tuple[str, int, int]) -> None:
-    """Raise UnreadableRow for a name that is not UTF-8 in the database."""
+    """Raise UnreadableRow if a name in the database is not UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError as error:
@@ -187,7 +187,7 @@ def _check_text(name: str, which: tuple[str, int, int]) -> None:
 
 
 def _document(text: str, which: tuple[str, int, int], audit: Sequence[Any]) -> dict[str, Any]:
-    """Return a document that can be imported again. Raises UnreadableRow."""
+    """Return a document that can be imported. Raises UnreadableRow."""
     kind, *_ = which
     problem = doc_problem(kind, text) or time_problem("created", audit[1]) or time_problem("modified", audit[3])
     if problem:
@@ -221,6 +221,6 @@ def _step(row: tuple[Any, ...]) -> tuple[Any, ...]:
     values["operation_id"] = str(values["operation_id"])
     for flag in ("in_use", "fold"):
         values[flag] = None if values[flag] is None else bool(values[flag])
-    for text in ("doc", "changes", "result"):  # an export holds handles: ciphertexts stay in this database
+    for text in ("doc", "changes", "result"):  # an export has handles: the ciphertexts stay in this database
         values[text] = None if values[text] is None else masked(values[text])
     return tuple(values.values())

@@ -1,8 +1,8 @@
-"""The two hashes of an export: of what a user sees, and of the lines as they are.
+"""The two hashes of an export: of the content that a user sees, and of the exact lines.
 
-A hash is the sum of the SHA-256 of each part modulo 2**256. So the order does not count, and equal parts do not cancel
-each other, as they would with XOR. The hashes find accidents and differences. They do not protect against an attacker
-that constructs parts with the same sum.
+A hash is the sum of the SHA-256 values of all parts modulo 2**256. So it does not depend on the order, and equal parts
+do not cancel each other out, as they would with XOR. The hashes find damage and differences. They do not protect
+against an attacker that constructs parts with the same sum.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Sum:
         self.add_number(number_of(part))
 
     def add_number(self, number: int) -> None:
-        """Add a digest: a part may count in several sums."""
+        """Add a digest; a part may be added to several sums."""
         self._sum += number
 
     def hexdigest(self) -> str:
@@ -47,17 +47,17 @@ def of_header(raw: bytes) -> str:
 
 
 def of_entity(names: Sequence[str], family: str, kind: str, in_use: bool, doc: Mapping[str, Any]) -> bytes:
-    """Return what a user sees of an entity, as canonical bytes."""
+    """Return the content of an entity that a user sees, as canonical bytes."""
     return _canonical([names, family, kind, in_use, doc]).encode()
 
 
 def of_owned(names: Sequence[str], family: str, kind: str, name: str, doc: Mapping[str, Any]) -> bytes:
-    """Return what a user sees of an owned row of the entity at ``names``, as canonical bytes."""
+    """Return the content of an owned row of the entity at ``names``, as canonical bytes."""
     return _canonical([names, family, kind, name, doc]).encode()
 
 
 def of_relation(
     names: Sequence[str], family: str, kind: str, to: Sequence[str], column: Sequence[str] | None, value: str
 ) -> bytes:
-    """Return what a user sees of a relation that goes from the entity at ``names``, as canonical bytes."""
+    """Return the content of a relation from the entity at ``names``, as canonical bytes."""
     return _canonical([names, family, kind, to, column, value]).encode()

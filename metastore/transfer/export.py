@@ -1,11 +1,11 @@
-"""Write an export from one snapshot, so that it shows one instant while others go on writing.
+"""Write an export from one snapshot, so that it shows one instant while other programs write.
 
 Memory: an object for each entity that can have children, and a few hundred documents; never a whole table. On
-PostgreSQL a read-only transaction stays open meanwhile, which takes no locks.
+PostgreSQL, a read-only transaction, which takes no locks, stays open meanwhile.
 
-An export that was stopped goes on after the last whole line of its file, if the feed has not moved since.
+An export that was stopped is continued after the last complete line of its file, if the feed has no new changes.
 
-The snapshot and the file belong to the process that began the export: the caller's functions may fork within it.
+The snapshot and the file belong to the process that began the export, even if the caller's functions fork.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from metastore.version import __version__
 __all__ = ["Progress", "RightsChanged", "export"]
 
 Progress = Callable[[int], None]
-"""Called with the number of lines so far, from time to time."""
+"""A function that is called from time to time with the number of lines so far."""
 
 
 class RightsChanged(Exception):
-    """The right to the export may have been taken away before its instant; nothing was written."""
+    """The user's right may have been taken away before the instant of the export. Nothing was written."""
 
 
 T = TypeVar("T")
 _PATIENCE = 1.0
-"""How long to wait for running writers, so that the header can name a position (seconds)."""
+"""How long to wait for running writers, so that the header can have a position (seconds)."""
 _CHUNK = 500
 
 
@@ -61,8 +61,8 @@ def export(
 ) -> Exported:
     """Write ``target`` and all below it (None: everything); see the module.
 
-    With ``resume`` the stream may hold the beginning of an export. ``rests``: the scope versions under which it is
-    allowed, at the instant that it shows. Raises EntityNotFound, InvalidArgument, RightsChanged.
+    With ``resume``, the stream may hold the beginning of an export. ``rests``: the scope versions that must be true, at
+    the instant of the export, for it to be allowed. Raises EntityNotFound, InvalidArgument, RightsChanged.
     """
     if target is not None and (ids or history):
         raise InvalidArgument("ids and history belong to a whole database; export without a path")
@@ -83,7 +83,7 @@ def export(
             __version__,
             _numbers(snapshot) if ids or history else None,
         )
-        # if more was drawn since, the snapshot may show more than what the position says
+        # if positions were drawn since, the snapshot may show changes after the position
         now = position if watermark is not None and snapshot.numbers()[1] == watermark.position else None
         kept, restarted = kept_lines(stream, header, now) if resume and unreadable is None else (None, None)
         if resume:
@@ -108,7 +108,7 @@ def _cut(stream: BinaryIO, end: int) -> None:
 
 
 def _in_one_process(function: Callable[[T], object]) -> Callable[[T], None]:
-    """Let a function of the caller raise InvalidArgument in a child that it forked, before that reads on or writes."""
+    """Wrap a caller's function: if it forks, the child gets InvalidArgument before it reads or writes any more."""
     process = process_id()
 
     def call(told: T) -> None:
@@ -144,7 +144,7 @@ def _write(
 
 
 def _watermark(backend: Backend, clock: Clock) -> Watermark | None:
-    """Return a position up to which all is decided, and so in later snapshots; None: writers took too long."""
+    """Return a position up to which all is decided, so later snapshots show it; None: writers took too long."""
     try:
         watermark = backend.watermark()
         ends = clock.monotonic() + _PATIENCE
@@ -163,11 +163,11 @@ def _numbers(snapshot: TableSnapshot) -> Numbers:
 
 
 class _Differs(Exception):
-    """The file differs from what would be written now."""
+    """The file's last line differs from the one that would be written now."""
 
 
 class _Output:
-    """The stream, with the counts and sums of the lines in it."""
+    """The output stream, with the counts and sums of the lines in it."""
 
     def __init__(self, stream: BinaryIO, header: Header, kept: Kept | None, progress: Progress) -> None:
         self._stream, self._root, self._progress = stream, header.root, progress
@@ -178,7 +178,7 @@ class _Output:
             stream.write(self._header)
 
     def put(self, lines: Iterable[Body]) -> None:
-        """Write the lines. The first one must equal the last line that is kept, if there is one."""
+        """Write the lines. The first one must equal the last kept line, if there is one."""
         for chunk in batched(lines, _CHUNK):
             texts = [write(line, self._root) for line in chunk]
             if self._last is not None:
@@ -189,7 +189,7 @@ class _Output:
             for line, text in zip(chunk, texts, strict=True):
                 self._tally.add(line, text)
             self._stream.write(b"".join(texts))
-            self._stream.flush()  # flushed, so that a child that is forked below cannot write it again
+            self._stream.flush()  # flushed, so that a child that is forked in the next call cannot write it again
             self._progress(self._tally.entities + self._tally.owned + self._tally.operations)
 
     def finish(self) -> Footer:

@@ -17,7 +17,7 @@ from metastore.transfer.resume import require_export
 __all__ = ["PARTIAL", "FileOrName", "file_name", "reading", "writing"]
 
 PARTIAL = ".partial"
-"""The end of the name of an unfinished export."""
+"""The suffix of the name of an unfinished export."""
 _PRIVATE = 0o600
 
 FileOrName = BinaryIO | str | os.PathLike[str]
@@ -28,7 +28,8 @@ FileOrName = BinaryIO | str | os.PathLike[str]
 def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
     """Yield a stream to write to, and whether it is a file that may hold the beginning of an export.
 
-    A new file is written beside the existing one. It replaces that file, and takes its mode, when it is on the disk.
+    A new file is written beside the existing one. When it is on the disk, it replaces that file, and takes over its
+    mode.
     """
     name = file_name(to)
     if name is None:
@@ -51,7 +52,7 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
             os.fchmod(stream.fileno(), _PRIVATE if existing is None else stat.S_IMODE(existing.st_mode))
             os.fsync(stream.fileno())
     except BaseException:
-        # keep a part that was written: the next export goes on there
+        # keep a part that was written: the next export continues there
         if beside.exists() and not beside.stat().st_size:
             beside.unlink()
         raise
@@ -65,7 +66,7 @@ def _private(path: Path) -> int:
 
 
 def _sync(folder: Path) -> None:
-    """Make a rename durable."""
+    """Write the folder to disk, so that a rename survives a crash."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -85,7 +86,7 @@ def reading(source: FileOrName) -> Iterator[BinaryIO]:
 
 
 def file_name(place: FileOrName) -> str | None:
-    """Return the name of a file; None: it is a stream. Raises InvalidArgument for one that no file can have."""
+    """Return the name of a file; None: ``place`` is a stream. Raises InvalidArgument for an impossible name."""
     if not issubclass(type(place), str | os.PathLike):  # type() decides: an object may fake __class__
         return None
     name = exact_text(os.fspath(cast(str, place)), "the name of a file")

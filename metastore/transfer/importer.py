@@ -1,8 +1,8 @@
-"""Import a file without ids: commit its lines like any other client, into a store that others use meanwhile.
+"""Import a file without ids: commit its lines like any other client, while other programs use the store.
 
-Lines are committed in chunks. A chunk is all or nothing, and its commit requires that all ancestors stay as they are.
-An entity that exists with the same content is left as it is, so that an import that was stopped can be run again.
-Entities are disabled last, because nothing can be written below a disabled one.
+Lines are committed in chunks. A chunk is all or nothing, and its commit requires that all ancestors are unchanged. An
+entity that exists with the same content is left alone, so an import that was stopped can be run again. Entities are
+disabled last, because nothing can be written below a disabled entity.
 
 Memory: an object for each entity that can have children, and two chunks.
 """
@@ -56,7 +56,7 @@ def import_lines(
     """Write the lines of a file that was checked.
 
     ``follow``: the file is not a copy, but follows another system. Raises EntityNotFound for a missing parent,
-    EntityAlreadyExists for an entity that exists and differs, or was made here meanwhile; NotInUse.
+    EntityAlreadyExists for an entity that exists and differs, or was created here meanwhile; NotInUse.
     """
     header, footer, top = checked
     parents = _parents(session, header, into)
@@ -84,7 +84,7 @@ def import_lines(
 
 
 def folds_below(backend: Reads, header: Header, into: tuple[str, ...] | None) -> bool:
-    """Whether names are folded where the file's first entity belongs; False too if there is no such place."""
+    """Whether names are folded where the file's first entity belongs; False also if there is no such place."""
     names = (header.root or ("",))[:-1] if into is None else into
     if len(names) < _CATALOG:
         return False
@@ -97,7 +97,7 @@ def _silent(_: float) -> None:
 
 
 def _parents(session: Session, header: Header, into: tuple[str, ...] | None) -> Nodes:
-    """Return the nodes below which the file's first entity belongs."""
+    """Return the nodes down to the parent of the file's first entity."""
     if into is not None and header.root is None:
         raise InvalidArgument("the file holds a whole database, and metalakes have no parent; leave out into")
     names = (header.root or ("",))[:-1] if into is None else into
@@ -110,26 +110,26 @@ def _parents(session: Session, header: Header, into: tuple[str, ...] | None) -> 
 
 
 class _Importer:
-    """One import: the places of the entities that can have children, and what to disable at the end."""
+    """One import: the places of the entities that can have children, and the entities to disable at the end."""
 
     def __init__(
         self, session: Session, top: Nodes, if_exists: IfExists, call: Call, follow: Follow | None, *, moved: bool
     ) -> None:
         self._session, self._if_exists, self._call, self._follow = session, if_exists, call, follow
         self._moved = moved
-        """Whether the file's entities get another parent."""
+        """Whether the import moves the file's entities to another parent."""
         self._places: dict[Key, Nodes] = {((), ()): top}
         self._last: Nodes = ()
-        """The entity of the last group, which may own what the next chunk begins with."""
+        """The entity of the last group, which may own the rows at the beginning of the next chunk."""
         self._last_is_new = False
-        """Whether this import has made it."""
+        """Whether this import has created that entity."""
         self._trusting = True
-        """Whether to assume that nothing of the next chunk exists, as was true for the last one."""
+        """Whether to assume that nothing in the next chunk exists, as was true for the last one."""
         self._disable: list[Node] = []
         self.written = self.left = 0
 
     def write(self, chunk: list[Group]) -> None:
-        """Commit a chunk, or find that all of it exists."""
+        """Commit a chunk, unless all of it exists already."""
         reserved: list[int] = []
         planned: list[tuple[ChunkWrites, list[Standing]]] = []
 
@@ -152,28 +152,28 @@ class _Importer:
         self._note(chunk, *planned[0])
 
     def disable(self) -> None:
-        """Disable what is disabled in the file, children before their parents."""
+        """Disable the entities that are disabled in the file, children before their parents."""
         while self._disable:
             self._set_in_use(self._disable.pop(), in_use=False)
 
     def _keeps_origin(self, group: Group, there: Standing) -> bool:
-        """Whether an entity gets the origin that the file has: what was made here, and what is copied, is not imported.
+        """Whether an entity gets the origin in the file. Entities that were created here, or are copies, must not.
 
-        The import from that system would overwrite it, and drop it.
+        Otherwise an import from the other system would overwrite them, and drop them.
         """
         if self._follow is not None:
             return True
         return not self._moved and (there.own is None if group.fresh else self._last_is_new)
 
     def _assume(self, chunk: list[Group]) -> list[Standing]:
-        """Assume that nothing of a chunk exists, and that its parents are where they were."""
+        """Assume that nothing in a chunk exists, and that its parents have not moved."""
         return [Standing.nothing(g, self._above(g), None if g.fresh else self._last) for g in chunk]
 
     def _above(self, group: Group) -> Nodes:
         return self._places[parent_key(group.line)]
 
     def _look(self, view: View, chunk: list[Group]) -> list[Standing]:
-        """Read what exists of a chunk, and where its parents are now."""
+        """Read which parts of a chunk exist, and the present places of its parents."""
         backend = view.backend
         seen = [self._above(g) if g.fresh else self._last for g in chunk]
         wanted = list({nodes[-1].id: format_path([n.name for n in nodes]) for nodes in seen if nodes}.items())
@@ -196,7 +196,7 @@ class _Importer:
         ]
 
     def _note(self, chunk: list[Group], made: ChunkWrites, standing: list[Standing]) -> None:
-        """Remember the places of a chunk that was written."""
+        """Remember the places of the entities of a written chunk."""
         for group, there, chain in zip(chunk, standing, made.chains, strict=True):
             self._places[parent_key(group.line)] = there.parents
             if group.fresh and kind_named(group.line.kind).container:

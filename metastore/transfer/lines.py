@@ -56,13 +56,13 @@ class Header:
     ids: bool
     history: bool
     position: str | None
-    """The position from which the feed goes on after this export; None: a writer was running for too long."""
+    """The position from which to follow the feed after this export; None: a writer was running for too long."""
     time: str
     version: str
     numbers: Numbers | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line."""
+        """Return the line as JSON values."""
         fields = {name: getattr(self, name) for name in ("root", "ids", "history", "position", "time", "version")}
         numbers = None if self.numbers is None else self.numbers._asdict()
         return {"metastore": "export", "format": FORMAT, **fields, "numbers": numbers}
@@ -83,7 +83,7 @@ class EntityLine(NamedTuple):
 
 
 class OwnedLine(NamedTuple):
-    """A row that the entity above it owns."""
+    """A row that the entity above it in the file owns."""
 
     kind: str
     name: str
@@ -94,11 +94,11 @@ class OwnedLine(NamedTuple):
 
 
 class RelationLine(NamedTuple):
-    """A relation that goes from the entity above it. ``row``: in an export with ids, the other columns of its row."""
+    """A relation from the entity above it in the file. ``row``: in an export with ids, the other columns of its row."""
 
     kind: str
     to: tuple[str, ...] | None
-    """The names of the other end, in the file; None: no reader sees the relation."""
+    """The names of the other end in the file; None: readers of the export do not see the relation."""
     to_kind: str | None
     column: tuple[str, ...] | None
     value: str
@@ -137,13 +137,13 @@ Line = Body | Footer
 
 @lru_cache(64)
 def default_under(root: tuple[str, ...] | None, depth: int) -> tuple[str, ...]:
-    """Return the usual families of ``depth`` names, of which the first is below the parent of ``root``."""
+    """Return the usual families of ``depth`` names, the first of which is below the parent of ``root``."""
     above = len(root or ("",)) - 1
     return (("metalake", "catalog", *("schema",) * depth)[min(above, 2) :])[:depth]
 
 
 def write(line: Header | Line, root: tuple[str, ...] | None) -> bytes:
-    """Return a line with its line feed. It is ASCII, and the same for the same content."""
+    """Return a line with its line feed. It is ASCII, and equal for equal content."""
     if isinstance(line, Header):
         value: dict[str, Any] = line.as_json()
     elif isinstance(line, EntityLine):
@@ -170,6 +170,6 @@ def write(line: Header | Line, root: tuple[str, ...] | None) -> bytes:
 
 
 def entity_row(values: Sequence[Any]) -> dict[str, Any]:
-    """Return the columns that an entity line has with ids, without those that are null."""
+    """Return the columns of an entity line with ids, without those that are null."""
     row = dict(zip((*ROW, *MARKS), values, strict=True))
     return {name: value for name, value in row.items() if value is not None}

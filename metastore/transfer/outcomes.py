@@ -16,15 +16,15 @@ class Exported:
     owned: int
     operations: int
     hash: str
-    """The hash of what a user sees: the same in any database with the same content."""
+    """The hash of the content that a user sees: equal for all databases with equal content."""
     checksum: str
-    """The hash of the lines as they are."""
+    """The hash of the exact lines."""
     position: str | None
-    """The change feed goes on from here; None: a writer was running for too long."""
+    """The position from which to follow the feed; None: a writer was running for too long."""
     kept: int = 0
-    """How many lines came from an export that was stopped."""
+    """How many lines were kept from an export that was stopped."""
     restarted: str | None = None
-    """Why the lines of an export that was stopped were not kept; None: they were, or there were none."""
+    """Why the lines of a stopped export were not kept; None: they were kept, or there were none."""
     relations: int = 0
 
 
@@ -36,9 +36,9 @@ class Imported:
     written: int
     """How many entities, owned rows and relations were created or replaced."""
     left: int
-    """How many were left as they were: they were equal, or not to be replaced."""
+    """How many were left unchanged, because they were equal, or the call did not ask for replacement."""
     hash: str
     """The content hash of the file, as the export computed it."""
     checksum: str
     restored: bool
-    """Whether the file had ids, so that the database is now what the exported one was."""
+    """Whether the file had ids, so that the database is now a copy of the exported one."""

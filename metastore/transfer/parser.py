@@ -1,6 +1,6 @@
-"""Parse the lines of an export. Raises InvalidArgument for anything else.
+"""Parse the lines of an export. Raises InvalidArgument for any other text.
 
-:mod:`metastore.transfer.reader` checks what holds between lines: parents before children, counts, hashes.
+:mod:`metastore.transfer.reader` checks the relations between lines: parents before children, counts, hashes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _time(value: Any) -> bool:
 
 
 def _string(value: Any) -> bool:
-    """Whether a value is a text that can be stored: half of a pair of surrogates cannot."""
+    """Whether a value is a text that can be stored, without lone surrogates."""
     return isinstance(value, str) and (value.isascii() or not _HALF.search(value))
 
 
@@ -161,7 +161,7 @@ _FOOTER: Final[dict[str, Check]] = {
     "checksum": _string,
 }
 _FOOTER_LATER: Final[dict[str, Check]] = {"relations": _integer, "header": _string}
-"""What files of earlier releases do not have."""
+"""The fields that files of earlier releases do not have."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -169,7 +169,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _finite(text: str) -> float:
-    """Return a number that can be written again: Python reads 1e400 as infinity, which no JSON has."""
+    """Return a number that can be written again: Python reads 1e400 as infinity, which JSON does not have."""
     number = float(text)
     if not isfinite(number):
         raise ValueError(f"the number {shown(text)} is too large")
@@ -206,7 +206,7 @@ def _optional(value: dict[str, Any], fields: Mapping[str, Check], what: str) -> 
 
 
 def parse_header(text: bytes) -> Header:
-    """Return the first line of an export."""
+    """Return the header from the first line of an export."""
     try:
         value = _object_of(text)
     except InvalidArgument as error:
@@ -232,7 +232,7 @@ def parse_header(text: bytes) -> Header:
 
 
 def parse_line(text: bytes, header: Header, *, checked: bool = False) -> Line:
-    """Return any line but the first. ``checked``: an earlier reading found it valid."""
+    """Return a line other than the first. ``checked``: an earlier reading found it valid."""
     value = _object_of(text)
     if "path" in value:
         if not checked:

@@ -1,4 +1,4 @@
-"""Decide the writes of one commit, from a chunk of lines and what exists already. Pure."""
+"""Decide the writes of one commit, from a chunk of lines and the existing entities and rows. Pure."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ Nodes = tuple[Node, ...]
 
 
 class Follow(NamedTuple):
-    """What a file rests on that follows another system: it was written from what was here, and people work on."""
+    """The state of this store that a file of another system was written from; people may have worked on since."""
 
     only: set[int]
-    """The ids of what may be written to; those of what the import makes are added."""
+    """The ids of the entities that may be written to. The import adds those that it creates."""
     columns: dict[int, int]
-    """The last id of a column that each table had then. The columns in the file have the ids of this table."""
+    """By table: its last column id at that time. The columns in the file have the ids of this table."""
 
 
 class Standing(NamedTuple):
-    """The existing part of a group: the nodes above it, its record, and its owned rows, one for each line."""
+    """The existing part of a group: the nodes above it, its record, and the existing row for each owned line."""
 
     parents: Nodes
     own: Nodes | None
@@ -52,7 +52,7 @@ class Standing(NamedTuple):
 
     @classmethod
     def nothing(cls, group: Group, parents: Nodes, own: Nodes | None) -> Standing:
-        """Return the standing of a group of which nothing exists but ``own``."""
+        """Return the standing of a group of which only ``own`` exists."""
         return cls(parents, own, None, [None] * len(group.owned))
 
 
@@ -63,13 +63,13 @@ class ChunkWrites:
     guards: dict[int, Guard] = field(default_factory=dict)
     writes: list[Write] = field(default_factory=list)
     chains: list[Nodes] = field(default_factory=list)
-    """For each group, the nodes down to its entity."""
+    """The nodes down to the entity of each group."""
     left: int = 0
     enable: list[Node] = field(default_factory=list)
     disable: list[Node] = field(default_factory=list)
 
     def guard(self, guards: Sequence[Guard]) -> None:
-        """Add guards; of two of one entity the older counts, so that the commit fails if the two reads differ."""
+        """Add guards. Of two for one entity, keep the older one, so that the commit fails if the two reads differ."""
         for guard in guards:
             there = self.guards.setdefault(guard.id, guard)
             if guard.scope_version < there.scope_version:
@@ -84,10 +84,9 @@ def plan(
     follow: Follow | None,
     keeps_origin: Callable[[Group, Standing], bool],
 ) -> ChunkWrites:
-    """Return what to write. ``keeps_origin``: whether an entity gets the origin that the file has.
+    """Return the writes. ``keeps_origin``: whether an entity gets the origin in the file.
 
-    Raises EntityAlreadyExists if an entity differs, or is not one that ``follow`` knows; InvalidArgument if one comes
-    twice.
+    Raises EntityAlreadyExists if an entity differs, or ``follow`` does not know it; InvalidArgument if one comes twice.
     """
     made = ChunkWrites()
     taken = set[tuple[int, str, str]]()
@@ -109,7 +108,7 @@ def plan(
 
 
 def _without_origin(made: ChunkWrites, group: Group, there: Standing) -> tuple[Group, Standing]:
-    """Leave out the row that says of which imported entity another one is the copy."""
+    """Leave out the row with the origin of an entity."""
     kept = [n for n, (_, line, _) in enumerate(group.owned) if line.kind != ORIGIN.name]
     made.left += len(group.owned) - len(kept)
     owned = [group.owned[n] for n in kept]
@@ -117,14 +116,14 @@ def _without_origin(made: ChunkWrites, group: Group, there: Standing) -> tuple[G
 
 
 def check_known(chain: Nodes, only: Collection[int] | None) -> None:
-    """Raise EntityAlreadyExists if an entity is not one of ``only``: another one has its place since that was read."""
+    """Raise EntityAlreadyExists if an entity is not in ``only``: it was created in this place since that was read."""
     if only is not None and chain[-1].id not in only:
         path = format_path([node.name for node in chain])
         raise EntityAlreadyExists(path, f"{path} was made here while the import ran; import again, and it is left out")
 
 
 def _take(group: Group, parents: Nodes, taken: set[tuple[int, str, str]]) -> None:
-    """Note the place of a group, whether something is there or not: two groups must not write to one entity."""
+    """Note the place of a group, occupied or not: two groups must not write to one entity."""
     parent, name = root_or_last(parents), group.line.names[-1]
     place = (parent.id, group.line.family, key_under(parent, name))
     if place in taken:
@@ -165,7 +164,7 @@ def _placed(group: Group, record: Record | None, if_exists: IfExists, follow: Fo
 def _knows_columns(record: Record, old: Mapping[str, Any], follow: Follow | None) -> bool:
     """Whether the columns of the file have the ids of this very table.
 
-    Raises EntityAlreadyExists if people have added columns since: one id would be that of two columns.
+    Raises EntityAlreadyExists if people have added columns since: two columns would have one id.
     """
     known = None if follow is None else follow.columns.get(record.chain[-1].id)
     if known is not None and old["last_column_id"] > known:
@@ -175,7 +174,7 @@ def _knows_columns(record: Record, old: Mapping[str, Any], follow: Follow | None
 
 
 def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, follow: Follow | None) -> Nodes:
-    """Decide what to do with an entity that exists."""
+    """Decide the writes for an entity that exists already."""
     line, own = group.line, record.chain[-1]
     path = format_path([n.name for n in record.chain])
     old, placed = document(record), _placed(group, record, if_exists, follow)
@@ -202,7 +201,7 @@ def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, 
 
 
 def _with_secrets(doc: str, before: Record | OwnedRecord) -> str:
-    """Return a document of the file in which the encrypted value that is there now stands for each handle."""
+    """Return a document of the file in which the present encrypted value replaces each handle."""
     if SEALED not in doc:
         return doc
     new = json.loads(doc)

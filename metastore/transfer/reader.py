@@ -1,7 +1,7 @@
-"""Read an export twice: once to check all of it before anything is written, and once to write it.
+"""Read an export twice: first to check all of it before anything is written, then to write it.
 
-Memory: an object for each entity that can have children, and one line; below a catalog that folds names, see ``twice``,
-and in a file with ids, see ``rows``.
+Memory: an object for each entity that can have children, and one line; for catalogs that fold names, see also
+``twice``; for files with ids, see also ``rows``.
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ __all__ = ["Checked", "Progress", "Structure", "body", "check", "check_below", "
 _LONGEST: Final = 64 << 20
 """The longest line that is read (bytes). A document has at most a megabyte."""
 _TAIL: Final = 4096
-"""The last line of a whole file is at most this long (bytes)."""
+"""The longest last line of a complete file (bytes)."""
 _SURELY_FITS: Final = MAX_DOC // 8
-"""The size of a document is not checked if its line has so many bytes at most: it is stored as JSON that is at most six
-times as long."""
+"""If a line has at most so many bytes, the size of its document is not checked: the stored JSON is at most six times as
+long.
+"""
 _TELL: Final = 1000
 _PLACE: Final = ("slot", "column_id")
-"""The fields that tell a relation from others of its entity and kind, besides its value."""
+"""The fields that identify a relation among those of its entity and kind, besides its value."""
 _SEQ: Final = OPERATION.index("seq")
 
 Progress = Callable[[float], None]
-"""Called with the share of the file that was read, from 0 to 1."""
+"""A function that is called with the share of the file that was read, from 0 to 1."""
 
 
 class Checked(NamedTuple):
@@ -62,7 +63,7 @@ class Checked(NamedTuple):
     header: Header
     footer: Footer
     top: EntityLine | None
-    """The first entity."""
+    """The line of the first entity; None: there is none."""
 
 
 def read_header(stream: BinaryIO) -> Header:
@@ -81,10 +82,10 @@ def read_header(stream: BinaryIO) -> Header:
 def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Checked:
     """Read a whole export. Raises InvalidArgument, with the number of the line, if it is bad.
 
-    It checks every line by itself; that each entity comes after its parent and can be below it; that its kind can
-    read its document; that no two names are one where names are folded (``folds``: above the file's first entity); that
-    no row and no relation comes twice; with ids, that each is there; the counts and the checksum. Of an unknown kind it
-    checks what all kinds have in common.
+    It checks each line on its own; that each entity comes after its parent and can be below it; that its kind can read
+    its document; that no two names become equal where names are folded (``folds``: above the file's first entity); that
+    no row and no relation comes twice; with ids, that relations lead to entities of the file; the counts and the
+    checksum. Of an unknown kind, it checks only the fields that all kinds have.
     """
     header = read_header(stream)
     _require_end(stream, header)
@@ -121,7 +122,7 @@ def _first(stream: BinaryIO) -> bytes:
 
 
 def body(stream: BinaryIO, header: Header, progress: Progress) -> Iterator[tuple[int, Body]]:
-    """Yield the lines after the header, with their numbers, of a file that was checked."""
+    """Yield the lines after the header of a checked file, with their numbers."""
     read_header(stream)
     for number, _, line in _lines(stream, header, progress, checked=True):
         if isinstance(line, Footer):
@@ -191,7 +192,7 @@ def _compare(number: int, said: Footer, actual: Footer) -> None:
 
 
 class Structure:
-    """Checks what holds between the lines."""
+    """Checks the relations between the lines."""
 
     def __init__(self, header: Header, *, folds: bool) -> None:
         self._header = header
@@ -229,11 +230,11 @@ class Structure:
             self.top = self.top or line
 
     def finish(self) -> None:
-        """Check what holds for the whole file. Raises InvalidArgument."""
+        """Check the conditions on the whole file. Raises InvalidArgument."""
         self._ids.finish()
 
     def _once(self, what: str, *place: object) -> None:
-        """Raise InvalidArgument if the last entity has such a row or relation already."""
+        """Raise InvalidArgument if the last entity already has such a row or relation."""
         if place in self._own:
             assert self._last is not None
             raise InvalidArgument(f"{what} of {format_path(self._last.names)} comes twice")
@@ -317,14 +318,14 @@ class Structure:
 
 
 def check_below(kind: str, parent: str, path: str) -> None:
-    """Raise InvalidArgument if an entity cannot be below one of the kind ``parent``, as far as both are known."""
+    """Raise InvalidArgument if both kinds are known, and an entity of ``kind`` cannot be below one of ``parent``."""
     if kind in KINDS and parent in KINDS and parent not in KINDS[kind].parents:
         wanted = " or a ".join(KINDS[kind].parents) or "root"
         raise InvalidArgument(f"{path}: a {kind} stands below a {wanted}, not below a {parent}")
 
 
 def step_problem(line: OperationLine) -> str | None:
-    """Return why a step of history cannot be read."""
+    """Return why a step of history cannot be read; None: it can."""
     step = dict(zip(OPERATION, line.row, strict=True))
     problems = [
         changes_problem(step["changes"]),
@@ -355,7 +356,7 @@ def _no_path(path: str | None) -> str | None:
 
 
 def _check_row(line: EntityLine, path: str) -> None:
-    """Raise InvalidArgument for columns that do not fit each other."""
+    """Raise InvalidArgument if the columns of a row contradict each other."""
     row, name = line.row, line.names[-1]
     if row["key"] not in (name, fold(name)):
         raise InvalidArgument(f"{path}: {name!r} is compared as {shown(row['key'])}")

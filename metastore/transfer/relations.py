@@ -1,7 +1,8 @@
 """Relations in an export: their lines from a snapshot, and their import by path.
 
-The lines of an entity's relations follow those of the rows that it owns. Each names the other end by its path in the
-file. Where that end is not in the file, or not live, only an export with history has a line, without the path.
+The lines of an entity's relations follow those of the rows that it owns. Each has the path of the other end in the
+file. If that end is not in the file, or not live, only an export with history has a line for the relation, without the
+path.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ def relation_lines(
     ids: bool,
     history: bool,
 ) -> Iterator[tuple[int, RelationLine]]:
-    """Yield (from_id, line) of the relations that go from ``visits`` to entities of the file.
+    """Yield (from_id, line) for the relations from ``visits`` to entities of the file.
 
-    ``root`` is the file's first entity; None: the file holds a whole database. ``top`` is above it.
+    ``root`` is the file's first entity; None: the file holds a whole database. ``top`` is its parent.
     """
     froms = {visit.row.id: visit for visit in visits}
     rows = list(snapshot.rows("relation", _COLUMNS, _COLUMNS[:5], list(froms)))
     places = _places(snapshot, {row[6] for row in rows}, top)
-    # one document at a time is enough, because the rows are ordered by it
+    # to keep one document is enough, because the rows are ordered by from_id
     paths = lru_cache(maxsize=1)(lambda from_id: column_paths(docs.get(from_id)))
     for from_id, kind, slot, column, value, row_id, to_id, version, *audit in rows:
         names = _names(places, to_id, top, root)
@@ -78,7 +79,7 @@ def relation_lines(
 
 
 def _places(snapshot: TableSnapshot, ids: set[int], top: int) -> dict[int, _Place]:
-    """Return the places of these entities, and of all above them."""
+    """Return the places of these entities and of all their ancestors."""
     places: dict[int, _Place] = {}
     wanted = ids
     while wanted:
@@ -91,7 +92,7 @@ def _places(snapshot: TableSnapshot, ids: set[int], top: int) -> dict[int, _Plac
 
 
 def _names(places: Mapping[int, _Place], entity_id: int, top: int, root: int | None) -> tuple[str, ...] | None:
-    """Return the names that lead from ``top`` to a live entity; None: it is not live, or not ``root`` or below it."""
+    """Return the names from ``top`` to a live entity; None: it is not live, or neither ``root`` nor below it."""
     names: list[str] = []
     first = top
     while entity_id != top:
@@ -121,9 +122,9 @@ def import_relations(
     call: Call,
     only: Collection[int] | None = None,
 ) -> tuple[int, int]:
-    """Write the relations of a file whose entities are there; return how many were written, and left as they were.
+    """Write the relations of a file whose entities exist; return how many were written, and how many left unchanged.
 
-    ``above``: the names above the first ones of the file. ``only``: the ids that both ends may have; None: any. Raises
+    ``above``: the names above the paths of the file. ``only``: the ids that both ends may have; None: any ids. Raises
     EntityNotFound, EntityAlreadyExists.
     """
     wishes = _wishes(lines, above)

@@ -1,8 +1,8 @@
-"""The document that an import puts in place of one that is there. Pure.
+"""The document with which an import replaces an existing one. Pure.
 
-People work on the store meanwhile, and the file may come from another database. So columns keep their ids by name (tags
-and owners of a column hang on them), and a counter never goes down. An alias of a model that is there stays where it
-points. What is being dropped in steps stays so.
+People work on the store meanwhile, and the file may come from another database. So columns keep their ids by name,
+because tags and owners of columns refer to ids, and a counter never decreases. An existing alias of a model keeps its
+version. A drop in steps continues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LAST: Final = "last_column_id"
 
 
 def replaced(kind: str, old: Mapping[str, Any], new: Doc, *, ours: bool) -> Doc:
-    """Return what takes the place of ``old``. ``ours``: the columns of ``new`` have the ids of this very table.
+    """Return the document that replaces ``old``. ``ours``: the columns of ``new`` have the ids of this same table.
 
     Raises DropPending for a column that is being dropped in steps.
     """
@@ -37,7 +37,7 @@ def replaced(kind: str, old: Mapping[str, Any], new: Doc, *, ours: bool) -> Doc:
 
 
 def counted(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Doc:
-    """Return ``old`` with its counters at least as high as those of ``new``: rows of the file come in below it."""
+    """Return ``old`` with its counters at least as high as those of ``new``, whose owned rows are added to it."""
     known = KINDS.get(kind)
     fields = {} if known is None else known.entity.doc_fields
     higher = {name: max(new[name], old[name]) for name, field in fields.items() if field.joined is max}
@@ -45,5 +45,5 @@ def counted(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Doc:
 
 
 def with_aliases(version: Mapping[str, Any], number: str, model: Mapping[str, Any]) -> Doc:
-    """Return the document of a model's version with the aliases that its model says."""
+    """Return the document of a model's version with the aliases from its model."""
     return {**version, "aliases": sorted(alias for alias, to in model["aliases"].items() if str(to) == number)}

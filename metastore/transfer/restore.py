@@ -1,11 +1,11 @@
 """Import a file with ids: an empty database becomes a copy of the exported one, row by row.
 
-With history, only the epoch of the feed differs: positions of one database mean nothing in the other. Without history,
-only live entities were exported. Each row then has one step of history, its present version, as if gc had removed all
-earlier ones.
+With history, only the epoch of the feed differs: positions of one database are invalid in the other. Without history,
+the file has only live entities. Each row then gets one step of history, its present version, as if gc had removed all
+earlier steps.
 
-A restore that was stopped goes on when it is run again with the same file. Until it is finished, no client can use the
-database (see :mod:`metastore.port.restore`). Memory: the metalakes, and a chunk.
+A restore that was stopped is continued when it is run again with the same file. Until it is finished, no client can use
+the database (see :mod:`metastore.port.restore`). Memory: the metalakes, and a chunk.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Rows = dict[str, list[Row]]
 
 
 def restore(backend: Backend, clock: Clock, stream: BinaryIO, checked: Checked, progress: Progress) -> Imported:
-    """Restore a database from a file that was checked. Raises InvalidArgument if the database is not empty."""
+    """Restore a database from a checked file. Raises InvalidArgument if the database is not empty."""
     header, footer, _ = checked
     numbers = header.numbers
     assert numbers is not None
-    if not header.history:  # without history, each line becomes a step after everything that gc removed
+    if not header.history:  # each line becomes a step, after the position up to which gc has removed changes
         collected = max(1, numbers.seq)
         numbers = Numbers(numbers.id, collected + footer.lines, collected, numbers.forgotten)
     token = footer.checksum
@@ -60,14 +60,14 @@ class Lines:
 
     def __init__(self, seq: int | None, operation_id: UUID) -> None:
         self.top: list[Row] = []
-        """The guard rows below the root."""
+        """The guard rows directly below the root."""
         self._seq = seq
         """The position before the first step of a row without history; None: the file has the history."""
         self._operation_id = str(operation_id)
         self._owner: EntityLine | None = None
 
     def step(self, number: int, line: EntityLine | OwnedLine | RelationLine) -> OperationLine:
-        """Return the one step of history of a row, for a file that has others besides. Its position follows ``seq``."""
+        """Return the single step of a row's history, for a file with other steps. Its position follows ``seq``."""
         names, values = self._values(line)
         return OperationLine(self._step(number, names, values))
 
@@ -108,7 +108,7 @@ class Lines:
         return rows
 
     def _values(self, line: EntityLine | OwnedLine | RelationLine) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """Return the names of the path of a line's change, and the columns of its rows in all tables."""
+        """Return the names on the path of a line's step, and the columns of the line's rows in all tables."""
         if isinstance(line, EntityLine):
             self._owner = line
             own = {"kind": line.kind, "family": line.family, "name": line.names[-1], "in_use": line.in_use}
@@ -126,7 +126,7 @@ class Lines:
         return names, {**line.row, **ends, "kind": line.kind, "value": line.value, "doc": doc, **line.audit}
 
     def _step(self, number: int, names: tuple[str, ...], values: dict[str, Any]) -> Row:
-        """Return the one step of history of a row."""
+        """Return the single step of history of a row."""
         assert self._seq is not None
         path, first = format_path(names), values["version"] == 1
         step = {

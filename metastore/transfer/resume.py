@@ -1,4 +1,4 @@
-"""Read the file of an export that was stopped, and decide whether the export can go on after it."""
+"""Read the file of an export that was stopped, and decide whether the export can be continued."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["Kept", "kept_lines", "require_export"]
 
 @dataclass(frozen=True)
 class Kept:
-    """The lines that stay: the header, the counts and sums, the last line, and where it ends."""
+    """The lines that are kept: the header, the counts and sums, the last line, and its end in the file."""
 
     header: Header
     tally: Tally
     last: bytes | None
-    """The last line; None: there is only the header."""
+    """The last line; None: only the header is kept."""
     end: int
 
 
 class _Useless(Exception):
-    """Nothing is kept; the message says why. No message: the export is whole, and a new one replaces it."""
+    """Nothing is kept, for the reason in the message. No message: the export is complete, and a new one replaces it."""
 
 
 def kept_lines(stream: BinaryIO, wanted: Header, now: str | None) -> tuple[Kept | None, str | None]:
-    """Return the lines to keep, or None with the reason if an unfinished export is not kept.
+    """Return the lines to keep, or None and the reason why an unfinished export is not kept.
 
     ``now`` is the position of the newest change; None: it may have changed just now. Raises InvalidArgument if the file
     is not an export.
@@ -48,7 +48,7 @@ def kept_lines(stream: BinaryIO, wanted: Header, now: str | None) -> tuple[Kept 
 
 
 def require_export(stream: BinaryIO) -> None:
-    """Raise InvalidArgument if a file holds anything but an export, or the beginning of one."""
+    """Raise InvalidArgument unless a file is empty, or holds an export or the beginning of one."""
     first = stream.readline()
     if first and (first.endswith(b"\n") or not _begins(first)):
         _header(first)

@@ -1,7 +1,7 @@
-"""Check that the rows of a file with ids fit each other: a restore writes them as they are.
+"""Check that the rows of a file with ids are consistent, because a restore writes them unchanged.
 
-A database would refuse them in the middle of the restore, or have relations that lead nowhere. Memory: 16 bytes and an
-entry of a set for the id and the place of each entity.
+Otherwise the database would refuse rows in the middle of the restore, or have relations that lead nowhere. Memory: 16
+bytes and an entry in a set for the id and for the place of each entity.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ __all__ = ["Ids", "check_column"]
 
 
 class Ids:
-    """The ids of a file: of its entities, and of those to which its relations lead."""
+    """The ids in a file: those of its entities, and those to which its relations lead."""
 
     def __init__(self) -> None:
         self._there = set[int]()
         self._places = set[bytes]()
         self._wanted: dict[int, str] = {}
-        """The ids that relations named before their entities came, each with one such relation."""
+        """The ids of entities that relations name, but that have not been read yet; each with one such relation."""
 
     def entity(self, line: EntityLine, path: str) -> None:
-        """Note an entity. Raises InvalidArgument if another one has its id, or is live in its place."""
+        """Note an entity. Raises InvalidArgument if another entity has its id, or is live in its place."""
         row = line.row
         if row["id"] in self._there:
             raise InvalidArgument(f"{path}: another entity of the file has its id {row['id']}")
@@ -53,7 +53,7 @@ class Ids:
 
 
 def check_column(line: RelationLine, owner: EntityLine) -> None:
-    """Raise InvalidArgument for a relation of a column that is not the one that its path names, or that never was."""
+    """Raise InvalidArgument if a relation's column is not the one at its path, or never existed."""
     column = line.row["column_id"]
     if line.column is None:
         known = column == NO_COLUMN or 0 < column <= owner.doc.get("last_column_id", 0)
@@ -66,7 +66,7 @@ def check_column(line: RelationLine, owner: EntityLine) -> None:
 
 
 def _id_of(path: tuple[str, ...], columns: object) -> object:
-    """Return the id of a column of a document, or of a field in one."""
+    """Return the id of a column, or of a field in one; None: there is none at this path."""
     found: object = None
     for name in path:
         one = next((one for one in _objects(columns) if one.get("name") == name), None)

@@ -1,4 +1,4 @@
-"""Count and sum the lines of an export, while they are written and while they are read."""
+"""Count and sum the lines of an export as they are written or read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Tally"]
 
 
 class Tally:
-    """The counts and the two sums, and the ids of dropped entities that can have children."""
+    """The counts and the two sums of the lines so far."""
 
     def __init__(self) -> None:
         self.entities = self.owned = self.relations = self.operations = 0
@@ -53,6 +53,6 @@ class Tally:
             self._dead.add(row["id"])
 
     def footer(self) -> Footer:
-        """Return the last line of the export, for the lines so far."""
+        """Return the last line of the export for the lines so far."""
         sums = self._content.hexdigest(), self._checksum.hexdigest()
         return Footer(self.entities, self.owned, self.operations, *sums, self.relations)

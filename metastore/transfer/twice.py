@@ -1,6 +1,6 @@
-"""Find names of a file that are one name where the file is imported, because names are folded there.
+"""Find names of a file that become equal where the file is imported, because names are folded there.
 
-Memory: 16 bytes and an entry of a set for each entity whose name is folded.
+Memory: 16 bytes and an entry in a set for each entity whose name is folded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Twice"]
 
 
 class Twice:
-    """The names that were seen. ``folds``: what is above the file's first entity folds names."""
+    """The names that were seen. ``folds``: the place of the file's first entity folds names."""
 
     def __init__(self, *, folds: bool) -> None:
         self._folds = folds
@@ -27,7 +27,7 @@ class Twice:
         self._seen = set[bytes]()
 
     def check(self, line: EntityLine) -> None:
-        """Note one more entity. Raises InvalidArgument if another one has its name there."""
+        """Note one more entity. Raises InvalidArgument if another entity has an equal name there."""
         folds = self._folds or parent_key(line) in self._folding
         below = bool(line.doc.get("fold_case")) if line.kind == "catalog" else folds
         if below and not self._folds and kind_named(line.kind).container:

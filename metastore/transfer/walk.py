@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 _CHUNK = 500
 _PARENTS = 200
-"""How many parents' children one statement reads."""
+"""For how many parents one statement reads the children."""
 
 
 class GuardRow(NamedTuple):
-    """The guard row of an entity: its place and its state."""
+    """The guard row of an entity, which has its place and its state."""
 
     id: int
     parent_id: int
@@ -45,14 +45,14 @@ class GuardRow(NamedTuple):
 
 
 class _Spot(NamedTuple):
-    """An entity that can have children: the names and the families that lead there."""
+    """An entity that can have children: the names and the families on the path to it."""
 
     names: tuple[str, ...]
     families: tuple[str, ...]
 
 
 class Visit(NamedTuple):
-    """An entity that was found, and the names and families that lead to it."""
+    """An entity that was found, and the names and families on the path to it."""
 
     row: GuardRow
     names: tuple[str, ...]
@@ -87,7 +87,7 @@ def find(snapshot: TableSnapshot, entity_id: int, path: str) -> tuple[GuardRow, 
 
 
 def walk(snapshot: TableSnapshot, root: GuardRow | None, *, gone: bool) -> Iterator[list[Visit]]:
-    """Yield ``root`` and all below it (None: everything) in chunks, each by id. ``gone``: also dropped entities."""
+    """Yield ``root`` and all below (None: everything) in chunks, each by id. ``gone``: also dropped entities."""
     level = {ROOT_ID: _Spot((), ())}
     if root is not None:
         yield [Visit(root, (root.name,), ())]

@@ -1,1 +1,1 @@
-"""Check every invariant over a whole database."""
+"""Check all invariants of a whole database."""

@@ -1,9 +1,9 @@
-"""Check that no commit rests on a right that was taken away before it.
+"""Check that no commit relies on a right that was taken away before the commit.
 
-Invariant 14: in the order of the feed, the scope versions that a commit notes as its evidence are those of that time.
-A commit that takes a right away raises one and notes it, or is an exclusive operation, whose row has it. Both lock
-the guard before they draw their position, so that the feed has the order in which the database decided. Memory: two
-numbers for each entity whose scope version is known to have grown, or that is evidence.
+Invariant 14: in the order of the feed, the scope versions that a commit notes as its evidence are those of that time. A
+commit that takes a right away increases a scope version: it notes the new one, or it is an exclusive operation, whose
+row has it. Both commits lock the guard before they draw their position, so the feed has the order in which the database
+decided. Memory: two numbers for each entity that is evidence, or whose scope version is known to have grown.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ class Evidence:
     """Reads the feed, and compares the evidence of its commits with the scope versions of that time."""
 
     def __init__(self) -> None:
-        self._least: dict[int, int] = {}  # the lowest scope version that an entity can have by now
-        self._position: dict[int, int] = {}  # the position where that was seen
+        self._least: dict[int, int] = {}  # by entity: the lowest scope version that it can have by now
+        self._position: dict[int, int] = {}  # by entity: the position where this was seen
 
     def stood(self, seq: int, entity_id: int, scope_version: int | None) -> None:
-        """Read the scope version that an entity has after a step."""
+        """Note the scope version that an entity has after a step."""
         if scope_version is not None and scope_version > self._least.get(entity_id, 1):
             self._least[entity_id], self._position[entity_id] = scope_version, seq
 
     def commit(self, seq: int, evidence: Mapping[int, int], raised: Mapping[int, int]) -> Iterator[str]:
-        """Read what a commit rests on, and what it raised; yield what is wrong."""
+        """Note the evidence of a commit, and the scope versions that it increased; yield the problems."""
         for entity_id, scope in evidence.items():
             least = self._least.get(entity_id, 1)
             if scope < least:
@@ -40,7 +40,7 @@ class Evidence:
             self.stood(seq, entity_id, scope)
 
     def beyond(self, entity_id: int, scope_version: int) -> str | None:
-        """Return what is wrong if a commit rests on a scope version that the entity never had."""
+        """Return the problem if a commit relies on a scope version that the entity never had; None: there is none."""
         least = self._least.get(entity_id, 1)
         if least <= scope_version:
             return None

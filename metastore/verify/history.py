@@ -1,4 +1,4 @@
-"""Check that the history of an entity or owned row is a chain of versions that ends at the row. It is a stream."""
+"""Check, in a stream, that the history of an entity or owned row is a chain of versions that ends at its row."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Link(NamedTuple):
 
 
 class ChainReader:
-    """Reads the applied steps of one id, by version. ``complete``: gc has removed no history in this database.
+    """Reads the applied steps of one id, by version. ``complete``: gc has not removed any history of this database.
 
-    Before ``past_from`` gc may have removed versions between two that are kept: the older one for a pin.
+    Before ``past_from``, gc may have removed versions between two kept ones, if it kept the older one for a pin.
 
     After the walk, ``last`` is the newest step, and ``waits_since`` is the time of the oldest pending intent.
     """
@@ -82,22 +82,22 @@ class ChainReader:
 
     @property
     def first_path(self) -> str | None:
-        """The path at the first step that is kept."""
+        """The path at the first kept step."""
         return self._head and (self._head.path_after or self._head.path_before)
 
     @property
     def first_kind(self) -> str | None:
-        """The kind at the first step that is kept."""
+        """The kind at the first kept step."""
         return self._head and self._head.kind
 
     def links(self) -> Iterator[Link]:
-        """Yield all steps without a check."""
+        """Yield all steps, without any check."""
         while self._head is not None:
             yield self._head
             self._head = next(self._links, None)
 
     def walk(self, path: str | None, *, there: bool = False) -> Iterator[Violation]:
-        """Read to the end, and yield each violation of the chain. ``there``: the row of its last step exists."""
+        """Read to the end, and yield each violation of the chain. ``there``: the row of the last step still exists."""
         link = self._head
         while link is not None:
             for invariant, message in (*_link_problems(link), *self._order_problems(link)):
@@ -146,7 +146,7 @@ class ChainReader:
     ) -> Iterator[Violation]:
         """Read to the end, and compare the last step with the row: kind, version, document, state and place.
 
-        The scope version may be ahead of the history: a freeze, or a mark that was cleared, makes no version.
+        The scope version may be ahead of the history, because a freeze, or a cleared mark, makes no version.
         """
         yield from self.walk(path, there=True)
         last = self.last
@@ -188,7 +188,7 @@ def _link_problems(link: Link) -> Iterator[tuple[int, str]]:
 
 
 def _standing(link: Link) -> dict[str, Any]:
-    """Return an entity's state after a step."""
+    """Return an entity's place and state after a step, by its record."""
     try:
         name = parse_path(link.path_after or link.path_before)[-1]
     except InvalidArgument:
@@ -210,7 +210,7 @@ def _equal(one: str | None, other: str | None) -> bool:
 
 
 def doc_problem(kind: str, text: str | None) -> str | None:
-    """Return why a document cannot be read as one of ``kind``. For an unknown kind, only common fields are checked."""
+    """Return why a document cannot be read as one of ``kind``; None: it can. Unknown kinds: only common fields."""
     try:
         doc = json.loads(text or "")
     except Exception as error:  # noqa: BLE001  (as below)
@@ -219,7 +219,7 @@ def doc_problem(kind: str, text: str | None) -> str | None:
 
 
 def parsed_problem(kind: str, text: str, doc: Any) -> str | None:
-    """Return why ``doc``, which JSON can hold, cannot be read as a document of ``kind``. ``text``: JSON that has it."""
+    """Return why ``doc``, a JSON value, cannot be read as a document of ``kind``. ``text``: JSON text with it."""
     try:
         check_depth(text, doc)
         _check_base(doc)
@@ -234,14 +234,14 @@ def _unread(error: Exception) -> str:
 
 
 def time_problem(what: str, micros: object) -> str | None:
-    """Return why a time cannot be shown; ``micros`` are microseconds since 1970."""
+    """Return why a time cannot be shown; None: it can. ``micros``: microseconds since 1970."""
     if type(micros) is int and 0 <= micros <= MAX_TIME:
         return None
     return f"the time when it was {what} is beyond the calendar: {shown(micros)}"
 
 
 def changes_problem(text: str | None) -> str | None:
-    """Return why changes cannot be read."""
+    """Return why changes cannot be read; None: they can."""
     if not text or text == _NO_CHANGES:
         return None
     try:
@@ -271,7 +271,7 @@ def _decode(kind: str, text: str, doc: dict[str, Any]) -> None:
         decoded = KINDS[kind].entity(Record((Node(0, kind, "", 1, True, False),), *audit))
     else:
         return
-    vars(decoded)["_parsed"] = doc  # otherwise the entity parses the text again, which takes a third of the time
+    vars(decoded)["_parsed"] = doc  # otherwise the entity would parse the text again, which takes a third of the time
     for field in type(decoded).doc_fields:
         value = getattr(decoded, field)
         if isinstance(value, tuple):

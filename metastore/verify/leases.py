@@ -1,8 +1,8 @@
 """Check the tokens of leases, and that each commit under a lease had its token.
 
-Invariant 9: in the order of the feed, every commit under a token comes between the event that gave the token and the
-next event of the lease. Both take their positions while they hold the lease's row, so that the feed has the order in
-which the database decided. Memory: a few numbers for each lease.
+Invariant 9: in the order of the feed, every commit under a token comes after the event that granted the token, and
+before the next event of the lease. Commits and events draw their positions while they hold the lease's row, so the feed
+has the order in which the database decided. Memory: a few numbers for each lease.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Fencing:
     """Reads the feed, and compares the commits under leases with the events of the leases."""
 
     def __init__(self) -> None:
-        self._tokens: dict[int, tuple[int, bool]] = {}  # by lease: the last token, and whether a commit may carry it
-        # by lease: the last token before its first kept event, and the position
+        self._tokens: dict[int, tuple[int, bool]] = {}  # by lease: the last token, and whether it was granted
+        # by lease: the greatest token of a commit before the first kept event, and its position
         self._seen: dict[int, tuple[int, int]] = {}
 
     def event(self, lease_id: int, token: int, action: str, path: str | None) -> Iterator[Violation]:
-        """Read an event of a lease."""
+        """Note an event of a lease, and yield the violations."""
         seen, position = self._seen.pop(lease_id, (0, 0))
         if lease_id not in self._tokens and seen >= token:
             yield Violation(
@@ -41,13 +41,13 @@ class Fencing:
         self._tokens[lease_id] = token, action in _GIVEN
 
     def rest(self, *, complete: bool) -> Iterator[Violation]:
-        """Yield, after the whole feed, the commits under leases that have no event."""
+        """After the whole feed, yield the commits under leases that have no event."""
         for lease_id, (token, position) in self._seen.items() if complete else ():
             message = f"position {position} was committed under token {token} of lease {lease_id}, which nothing gave"
             yield Violation(9, lease_id, None, message)
 
     def commit(self, seq: int, leases: Iterable[tuple[int, int]], path: str | None) -> Iterator[Violation]:
-        """Read a commit under leases: pairs of id and token."""
+        """Check a commit under leases; ``leases`` has pairs of id and token."""
         for lease_id, token in leases:
             if lease_id not in self._tokens:
                 self._seen[lease_id] = max(self._seen.get(lease_id, (0, 0)), (token, seq))
@@ -62,11 +62,11 @@ class Fencing:
 def check_lease(
     row_id: int, row: tuple[Any, ...] | None, links: Iterable[Link], *, complete: bool
 ) -> Iterator[Violation]:
-    """Check that the tokens of one lease grow by one, or begin again above all tokens of an earlier timeline.
+    """Check that each token of a lease is the last one plus one, or the first one of a later timeline.
 
-    A token that another book keeps grows by any number.
+    The tokens of a lease that another book keeps may grow by any number.
 
-    ``row``: name, token and owner; None: the lease has no row, as in a database that was restored with its history.
+    ``row``: name, token and owner; None: the lease has no row, which happens in a database restored with its history.
     """
     last: Link | None = None
     for link in links:

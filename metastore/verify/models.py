@@ -20,11 +20,11 @@ class Aliases:
         self._versions: dict[int, list[tuple[str, int]]] = {}
 
     def model(self, row_id: int, path: str, doc: str) -> None:
-        """Note a model whose document can be read."""
+        """Note the aliases of a model whose document can be read."""
         self._models[row_id] = path, frozenset(json.loads(doc)["aliases"].items())
 
     def version(self, owner_id: int, name: str, doc: str) -> None:
-        """Note a version whose document can be read."""
+        """Note the aliases of a version whose document can be read."""
         pairs = [(alias, int(name)) for alias in json.loads(doc)["aliases"] if name.isdecimal()]
         if pairs:
             self._versions.setdefault(owner_id, []).extend(pairs)

@@ -1,4 +1,4 @@
-"""Check that each operation was applied, or has one row that says why not."""
+"""Check that each operation was applied, or has one row with the reason why not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["check_operations"]
 
 
 class _Row(NamedTuple):
-    """One row of the operation table, with the columns that tell the outcome of the operation."""
+    """One row of the operation table, with the columns that show the outcome of the operation."""
 
     operation_id: Any
     ordinal: int
@@ -38,7 +38,7 @@ class _Row(NamedTuple):
 
 
 def check_operations(snapshot: TableSnapshot, *, complete: bool) -> Iterator[Violation]:
-    """Check that each operation was applied and is in the feed, or has one row that tells its outcome."""
+    """Check that each operation was applied and is in the feed, or has one row with its outcome."""
     rows = (_Row(*row) for row in snapshot.rows("operation", _Row._fields, _Row._fields[:2]))
     for operation, group in groupby(rows, key=lambda row: row.operation_id):
         unapplied: str | None = None
@@ -78,7 +78,7 @@ def _problems(row: _Row) -> Iterator[tuple[int, str]]:
 
 
 def _unreadable(row: _Row) -> Iterator[tuple[int, str]]:
-    """Yield what cannot be read in an operation that was not applied. The history of the entity checks the others."""
+    """Yield the unreadable parts of an operation that was not applied. The check of histories covers all others."""
     if row.action not in UNAPPLIED:
         return
     if problem := time_problem("noted", row.time):

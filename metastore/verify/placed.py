@@ -1,7 +1,7 @@
-"""Check that the past finds each row: the steps that it shows say where the row was, and a step took the name.
+"""Check that the past finds each row: the visible steps say where the row was, and a step took its name.
 
-A read of the past asks which step took a name, and then where that row was (``backends/sql/past.py``). A step without
-a place, or a place whose name no step took, is left out of the past without an error.
+A read of the past looks for the step that took a name, and then for the place of that row (``backends/sql/past.py``). A
+step without a place, or with a place whose name no step took, is left out of the past without an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Placed", "Standing", "seen_at"]
 
 
 class Standing(Protocol):
-    """A step's record of where its row was afterwards."""
+    """A step's record of the place of its row afterwards."""
 
     @property
     def version(self) -> int | None: ...
@@ -34,7 +34,7 @@ class Standing(Protocol):
 
 
 class Placed:
-    """Follows the steps of one row, by version. A step counts if the past shows it at ``past_from`` or later."""
+    """Follows the steps of one row, by version. A step is checked if the past shows it at ``past_from`` or later."""
 
     def __init__(self, past_from: int) -> None:
         self._past_from = past_from
@@ -43,7 +43,7 @@ class Placed:
         self._named = True
 
     def follow(self, step: Standing) -> Iterator[str]:
-        """Take the next step, and yield what is wrong with the one before, which the past shows up to here."""
+        """Take the next step, and yield the problems of the previous one, which the past shows up to this one."""
         if seen_at(step) > self._past_from:
             yield from self._problems()
         if step.key is not None:
@@ -51,7 +51,7 @@ class Placed:
         self._last, self._named = step, self._taken == (step.parent_id, step.name)
 
     def end(self, *, there: bool) -> Iterator[str]:
-        """Yield what is wrong with the last step; ``there``: its row exists, so that the past shows the step."""
+        """Yield the problems of the last step; ``there``: its row still exists, so the past shows the step."""
         if there or (self._last is not None and seen_at(self._last) > self._past_from):
             yield from self._problems()
 
@@ -62,10 +62,10 @@ class Placed:
         if step.parent_id is None or step.name is None or step.state is None:
             yield f"version {step.version} does not say where it stood: reads of the past leave it out"
         elif step.state == LIVE and not self._named:
-            self._taken = step.parent_id, step.name  # told once
+            self._taken = step.parent_id, step.name  # reported once
             yield f"no step that is kept took the name of version {step.version}: reads of the past leave it out"
 
 
 def seen_at(step: Standing) -> int:
-    """Return the position from which on the past shows a step: a transaction's steps show together."""
+    """Return the position from which the past shows a step: the steps of a transaction appear together."""
     return step.through or step.seq or 0

@@ -1,4 +1,4 @@
-"""Check one relation: its history, its key, and that both its ends were there whenever it was written."""
+"""Check one relation: its history, its key, and that both its ends were live whenever it was written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from metastore.verify.violations import Places, Violation
 __all__ = ["COLUMNS", "check_relation", "was_deleted"]
 
 COLUMNS = ("id", "from_id", "kind", "slot", "column_id", "value", "to_id", "version", *AUDIT)
-"""The fields that ``check_relation`` reads of a row."""
+"""The columns of a row that ``check_relation`` reads."""
 
 
 def check_relation(row: tuple[Any, ...], second: object, reader: ChainReader, places: Places) -> Iterator[Violation]:
@@ -39,6 +39,6 @@ def check_relation(row: tuple[Any, ...], second: object, reader: ChainReader, pl
 
 
 def was_deleted(link: Link, places: Places) -> bool:
-    """Whether gc may have deleted a relation, whose last step this is: it has lost an end, or its column."""
+    """Whether gc may have deleted the relation with this last step, because it had lost an end, or its column."""
     gone = any(end is None or end not in places for end in (link.owner_id, link.other_id))
     return gone or json.loads(link.doc or "{}").get("column_id", 0) != 0

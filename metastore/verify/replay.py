@@ -1,7 +1,7 @@
-"""Replay the change feed from its start: at every position each parent is live, and at the end it gives the tables.
+"""Replay the change feed from its start: at each position, all parents must be live; the end must equal the tables.
 
-The number of entities bounds the memory: eight bytes for the place of each in the feed, the name of each entity that
-can have children, and the ids of purged entities.
+Memory grows with the number of entities: eight bytes for the place of each one, the name of each entity that can have
+children, and the ids of purged entities.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Names = tuple[str, ...]
 
 
 def _dropped(parent_id: int) -> int:
-    """Return the number that means a dropped entity below ``parent_id``."""
+    """Return the number that stands for a dropped entity below ``parent_id``. It is its own inverse."""
     return -2 - parent_id
 
 
@@ -37,19 +37,19 @@ class FeedEvent(NamedTuple):
     kind: str
     action: str
     before: str | None
-    """The path before it."""
+    """The path before the write."""
     after: str | None
-    """The path after it."""
+    """The path after the write."""
     other_id: int | None = None
-    """Of a relation: its other end."""
+    """For a relation: its other end."""
     other_path: str | None = None
     parent_id: int | None = None
-    """Where its step says that the row stood; None: it does not say it."""
+    """The parent's id in the step; None: the step does not have it."""
     fold: bool | None = None
 
 
 class Replay:
-    """The tree that the feed gives, up to one position."""
+    """The tree after the feed's events up to one position."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
@@ -59,7 +59,7 @@ class Replay:
         self._by_name: dict[tuple[int, str, str], int] = {}
         self._labels: dict[int, tuple[int, str, str]] = {}
         self._folds: dict[int, bool] = {}
-        """Whether names below an entity that can have children are folded."""
+        """By an entity that can have children: whether names below it are folded."""
         self._families: dict[str, None] = dict.fromkeys(["schema"])
 
     def apply(self, seq: int, entity_id: int, event: FeedEvent) -> Iterator[Violation]:
@@ -89,7 +89,7 @@ class Replay:
                 self._purged.add(entity_id)
 
     def differs(self, entity_id: int, parent_id: int) -> str | None:
-        """Return how the feed differs on an entity that is below ``parent_id`` in the tables; None: it does not."""
+        """Return how the feed contradicts the tables, where an entity is below ``parent_id``; None: it agrees."""
         stands = self._get(entity_id)
         said = stands if stands >= 0 else _dropped(stands)
         if said == _UNSEEN:
@@ -120,7 +120,7 @@ class Replay:
     def _relation(
         self, seq: int, row_id: int, ends: tuple[int, int], action: str, names: Names, other_path: str | None
     ) -> Iterator[Violation]:
-        """Check that both ends of a relation stood where its event says, in whichever order it names them."""
+        """Check that both ends of a relation were at the paths in its event, in any order."""
         stood = [self._get(entity_id) for entity_id in ends]
         named = [self._parent(names), self._parent(parse_path(other_path or ""))]
         if min(stood) < 0 or sorted(stood) != sorted(-1 if parent is None else parent for parent in named):
@@ -147,7 +147,7 @@ class Replay:
             self._by_name[label] = entity_id
 
     def _said(self, seq: int, entity_id: int, event: FeedEvent, parent: int, names: Names) -> Iterator[Violation]:
-        """Check that a step says where its path leads, and folds names as its parent does."""
+        """Check that a step has the parent to which its path leads, and the same fold flag as this parent."""
         known = families_of(kind_named(event.kind), len(names)) is not None  # otherwise the parent is a guess
         if known and event.parent_id != parent:
             message = f"at position {seq}, {event.action} says that its parent is {event.parent_id}, not {parent}"
@@ -163,9 +163,9 @@ class Replay:
             del self._by_name[label]
 
     def _parent(self, names: Names, kind: str = "") -> int | None:
-        """Follow a path over live containers to the parent of its last name; None: a name leads nowhere.
+        """Follow a path through live containers to the parent of its last name; None: a name is not found.
 
-        An unknown kind can be below any other; a schema is tried first.
+        An entity of an unknown kind can be below any container; a schema is tried first.
         """
         families = families_of(kind_named(kind), len(names))
         here = ROOT_ID
@@ -179,7 +179,7 @@ class Replay:
         return here
 
     def _get(self, entity_id: int) -> int:
-        """Return the parent's id, :func:`_dropped` of it, or _UNSEEN."""
+        """Return the parent's id, or :func:`_dropped` of that id, or _UNSEEN."""
         at = self._places.index(entity_id)
         return self._gone.get(entity_id, _UNSEEN) if at is None else self._stands[at]
 

@@ -1,7 +1,7 @@
 """The result of a check as a file, which the console shows.
 
-It is a file and no row: a check writes nothing to the database, so that it can read a replica or a backup, and so that
-what it says does not depend on what it checks.
+It is a file, not a row, because a check writes nothing to the database. So a check can read a replica or a backup, and
+its result does not depend on the database that it checks.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ __all__ = ["Report", "read_report", "write_report"]
 _SHOWN: Final = 100
 """How many violations a report lists; it counts all of them."""
 _LARGEST: Final = 1_000_000
-"""How many bytes a report may have."""
+"""The largest size of a report, in bytes."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found."""
+    """The result of a check."""
 
     started: datetime
     seconds: float
-    """How long it took."""
+    """The duration of the check."""
     position: str
-    """The newest position of the feed before it began."""
+    """The newest position of the feed before the check began."""
     count: int
-    """How many violations it found."""
+    """The number of violations that it found."""
     violations: tuple[Violation, ...]
-    """The first of them."""
+    """The first violations."""
 
 
 def write_report(file: Path, report: Report) -> None:
-    """Write a report; a reader sees the one before it or this one. Raises InvalidArgument if it cannot be written."""
+    """Write a report. A reader sees the previous one or this one. Raises InvalidArgument if it cannot be written."""
     values = {**asdict(report), "started": report.started.isoformat()}
     values["violations"] = [asdict(one) for one in report.violations[:_SHOWN]]
     half = file.with_name(f".{file.name}.new")

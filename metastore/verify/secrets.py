@@ -1,6 +1,6 @@
-"""Check that nothing that a catalog declares secret is plain text now, and that its data key is there.
+"""Check that no value that a catalog declares secret is plain text now, and that the data keys exist.
 
-History is not looked at.
+History is not checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HOW = "it is plain text, and the catalog declares it secret; run: metastore sec
 
 
 def check_secrets(snapshot: TableSnapshot, places: Places) -> Iterator[Violation]:
-    """Yield a violation for each property that is declared secret and holds the secret itself."""
+    """Yield a violation for each property that is declared secret, but holds the secret in plain text."""
     catalogs = [row_id for row_id, one in places.containers.items() if one.kind == "catalog"]
     declared = dict(_declared(snapshot, catalogs)) if catalogs else {}
     if not declared:
@@ -37,7 +37,7 @@ def check_secrets(snapshot: TableSnapshot, places: Places) -> Iterator[Violation
 
 
 def data_keys_needed(snapshot: TableSnapshot) -> dict[int, int]:
-    """Return the numbers of the data keys that encrypted properties need, each with the id of one that needs it."""
+    """Return the numbers of the data keys that encrypted properties need, each with the id of a row that needs it."""
     needed = dict[int, int]()
     for table in ("entity", "owned"):
         for row_id, doc in snapshot.rows(table, ("id", "doc"), ("id",)):
@@ -47,9 +47,11 @@ def data_keys_needed(snapshot: TableSnapshot) -> dict[int, int]:
 
 
 def check_data_keys(backend: Backend, needed: dict[int, int]) -> Iterator[Violation]:
-    """Yield a violation for each data key that is missing. No row of one is ever deleted, so they may be read later.
+    """Yield a violation for each missing data key.
 
-    A role that may not read the data keys cannot tell.
+    Their rows are never deleted, so they can be read after the snapshot.
+
+    Yields nothing if the role may not read the data keys.
     """
     try:
         there = {row.number for row in backend.secret_keys.rows()} if needed else set()

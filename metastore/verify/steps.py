@@ -1,8 +1,8 @@
-"""Check what the past rests on: where each step says that its row was, which name it took, and how far a commit went.
+"""Check the columns that the past relies on: each step's place and name of its row, and the end of its commit.
 
 A read of the past trusts these columns of ``operation`` (``backends/sql/past.py``): ``parent_id``, ``name``, ``fold``,
-``state``, ``family``, ``key`` and ``through``. Each is checked against the event of its step, against the step before,
-and, for the newest step, against the row as it is now. So the past at *now* is the present.
+``state``, ``family``, ``key`` and ``through``. Each is checked against the event of its step, against the previous
+step, and, for the newest step, against the present row. So the past at the newest position equals the present.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STATES = {"drop": (DROPPED, DROPPING), "purge": (PURGING,)}
 
 
 class Step(Protocol):
-    """One step, as far as its place goes."""
+    """The parts of a step that concern its place."""
 
     @property
     def version(self) -> int | None: ...
@@ -67,7 +67,7 @@ AUDIT = ("created_at", "modified_at", "created_by", "modified_by")
 
 
 class Made(NamedTuple):
-    """The principals that made a row and wrote it last, and when."""
+    """The principals that created a row and wrote it last, and the times."""
 
     created_at: int
     modified_at: int
@@ -76,7 +76,7 @@ class Made(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a row is now."""
+    """The present place of a row."""
 
     parent_id: int
     name: str
@@ -87,10 +87,11 @@ class Place(NamedTuple):
 
 
 def place_problems(step: Step, before: Step | None, *, complete: bool, shown: bool) -> Iterator[str]:
-    """Yield what a step says of its place that its event, or the step before it, contradicts.
+    """Yield the contradictions between a step's place and its event, or the previous step.
 
-    A step without a place is not looked at: another check reports it. ``complete``: gc has handed on no name.
-    ``shown``: the past is whole where the step begins; before that an older program, or a gc, may have left no name.
+    A step without a place is skipped: another check reports it. ``complete``: gc has not moved any name to a later
+    step. ``shown``: the past is complete where the step begins; before that, an older program, or gc, may have left no
+    name.
     """
     if step.parent_id is None or step.name is None or step.state is None:
         return
@@ -110,7 +111,7 @@ def place_problems(step: Step, before: Step | None, *, complete: bool, shown: bo
 
 
 def _name(step: Step) -> str | None:
-    """Return the name that a row has after a step, as its event says; None: it does not."""
+    """Return the name of a row after a step, from its event; None: the event has no name."""
     if step.other_id is not None:
         return str(step.entity_id)
     try:
@@ -123,7 +124,7 @@ def _moved(step: Step, before: Step | None, where: str) -> Iterator[str]:
     if step.fold is None:
         yield f"{where} does not say whether it folds names"
     if before is None or before.parent_id is None or before.version != (step.version or 0) - 1:
-        return  # gc has removed the steps in between
+        return  # gc has removed the steps between them
     if step.action not in _MOVES and step.parent_id != before.parent_id:
         stood = f"and it stood below {before.parent_id}"
         yield f"{where} ({step.action}) says that it stands below {step.parent_id}, {stood}"
@@ -141,7 +142,7 @@ def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> It
         if shown and step.state == LIVE and step.action in _TAKES:
             yield f"{where} ({step.action}) does not say which name it took"
         return
-    if complete and shown and not may:  # a restore fills the name in at the newest step of a row
+    if complete and shown and not may:  # a restore fills in the name at the newest step of a row
         yield f"{where} ({step.action}) says that it took a name"
     family = KINDS[step.kind].family if step.kind in KINDS and step.owner_id is None else None
     family = step.kind if step.owner_id is not None else family
@@ -152,7 +153,7 @@ def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> It
 
 
 def now_problems(last: Step, taken: Step | None, now: Place) -> Iterator[str]:
-    """Yield how the newest step, and the one that took the name, differ from the row's present place."""
+    """Yield how the newest step, and the step that took the name, differ from the row's present place."""
     if last.parent_id is None:
         return
     for what, said, is_ in (
@@ -171,21 +172,21 @@ def now_problems(last: Step, taken: Step | None, now: Place) -> Iterator[str]:
 
 
 def made_problems(first: Step | None, last: Step, made: Made) -> Iterator[str]:
-    """Yield how the steps differ from what a row says of who made it and wrote it last, and when."""
-    # an import keeps who made a row elsewhere, and when: a time before its first step
+    """Yield how the steps differ from the row's columns about who created it and wrote it last, and when."""
+    # an import keeps the original creator and time of a row: a time before its first step
     if first is not None and first.version == 1 and made.created_at >= first.time:
         yield from _differs("created", (made.created_by, made.created_at), first)
     yield from _differs("modified", (made.modified_by, made.modified_at), last)
 
 
 def _differs(what: str, said: tuple[str | None, int], step: Step) -> Iterator[str]:
-    # if a change names nobody, only the row notes who helped it
+    # if a change has no principal, only the row notes who helped it
     if said[1] != step.time or step.principal not in (None, said[0]):
         yield f"it was {what} by {said[0]} at {said[1]}, and its history says: by {step.principal} at {step.time}"
 
 
 class Together:
-    """Follows the rows of one operation: those with a position say how far the commit went, all the same."""
+    """Follows the rows of one operation: those with a position must all have the same end of the commit."""
 
     def __init__(self, *, complete: bool) -> None:
         self._complete = complete
@@ -194,7 +195,7 @@ class Together:
         self._through = set[int | None]()
 
     def row(self, kind: str | None, ordinal: int, seq: int | None, through: int | None) -> None:
-        """Take a row. Leases have no place in the past."""
+        """Take a row. Leases are not part of the past."""
         self._ordinals.add(ordinal)
         if seq is not None and kind != "lease":
             self._count += 1
@@ -202,7 +203,7 @@ class Together:
             self._through.add(through)
 
     def problems(self) -> Iterable[str]:
-        """Yield what is wrong with the operation, at its end. gc may have removed some of its rows."""
+        """Yield the problems of the operation, after its last row. gc may have removed some of its rows."""
         if self._complete and self._ordinals != set(range(len(self._ordinals))):
             yield f"has the writes {sorted(self._ordinals)}, with gaps"
         if self._count == 0:

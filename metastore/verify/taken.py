@@ -1,12 +1,14 @@
-"""Check that each commit that took a right away raised a scope version, so that what rested on the right failed.
+"""Check that each commit that took a right away increased a scope version, so that commits relying on it failed.
 
-Invariant 14, the other half: ``evidence.py`` checks what rests on rights. The rows of a commit say what it must have
-raised: the object of a new denial or of another owner, the user or group that got or lost a role or a group, the role
-that allows less, the metalake of a role or group that came back. A commit notes what it raised in its first row, unless
-it raised it by an exclusive operation on that entity, or made the entity itself.
+This is the other half of invariant 14: ``evidence.py`` checks the commits that rely on rights. The rows of a commit
+show whose scope version it must have increased: the object of a new denial or of another owner, the user or group that
+got or lost a role or a group, the role that allows less, the metalake of a role or group that came back. A commit notes
+these entities in its first row, unless it increased their scope versions by exclusive operations on them, or created
+them itself.
 
-Steps of programs before format 12 are not judged: they raised less, or noted nothing. Nor are restored ones, whose
-program is unknown; nor a commit that lost rows to gc, because such a row may have made the entity.
+Steps of programs before format 12 are not checked: they increased fewer scope versions, or noted nothing. Restored
+steps, whose program is unknown, are not checked either; nor is a commit that lost rows to gc, because such a row may
+have created the entity.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ __all__ = ["check_taken"]
 
 _GROUPS = ("role", "group")
 _NOTES_FROM = 12
-"""The first format whose programs raise, and note, all that they must."""
+"""The first format whose programs increase, and note, all scope versions that they must."""
 _MANY = 500
 """How many grants are looked up at once."""
 
@@ -51,7 +53,7 @@ class _Row(NamedTuple):
     writer: int | None
 
     def violation(self, entity_id: int | None) -> Violation:
-        """Return what is wrong if the commit did not raise the scope version of an entity."""
+        """Return the violation if the commit did not increase the scope version of an entity."""
         what = f"{self.action} of a {self.kind}" if self.owner_id is not None else f"the {self.action}"
         return Violation(
             14,
@@ -63,7 +65,7 @@ class _Row(NamedTuple):
 
 
 def check_taken(snapshot: TableSnapshot) -> Iterator[Violation]:
-    """Yield a violation for each write that took a right away and raised nothing."""
+    """Yield a violation for each write that took a right away without increasing the scope version."""
     rows = (_Row(*row) for row in snapshot.rows("operation", _Row._fields, _Row._fields[:2]))
     grants = (grant for _, group in groupby(rows, key=lambda row: row.operation_id) for grant in _unraised(group))
     while some := list(islice(grants, _MANY)):
@@ -78,7 +80,7 @@ def check_taken(snapshot: TableSnapshot) -> Iterator[Violation]:
 
 
 def _unraised(rows: Iterable[_Row]) -> Iterator[_Row]:
-    """Yield the rows of one operation that had to raise something and did not; of a grant if it denies, or allows."""
+    """Yield the rows of an operation that had to increase a scope version but did not, and grants that may be such."""
     group = [row for row in rows if row.seq is not None]
     if not any(_may_take(row) for row in group) or not _tells(group):
         return
@@ -90,7 +92,7 @@ def _unraised(rows: Iterable[_Row]) -> Iterator[_Row]:
 
 
 def _tells(group: list[_Row]) -> bool:
-    """Whether a commit says all that it raised: its program notes it, and all of its rows are there."""
+    """Whether a commit notes all scope versions that it increased: its program does so, and all its rows are there."""
     first, last = group[0], group[-1]
     if first.writer is None or not _NOTES_FROM <= first.writer < RESTORED:
         return False
@@ -105,14 +107,14 @@ def _may_take(row: _Row) -> bool:
 
 
 def _ids(row: _Row) -> set[int | None]:
-    """Return what the row must have raised; of a grant that does it."""
+    """Return the entity whose scope version the row must have increased; of a grant, if it takes a right away."""
     if row.owner_id is None:
         return {row.parent_id}
     return {row.other_id if row.kind == "grant" and row.action == "create" else row.owner_id}
 
 
 def _noted(first: _Row) -> set[int | None]:
-    """Return what the operation's note says; a note that cannot be read is reported with the feed."""
+    """Return the increased entities in the operation's note; the check of the feed reports an unreadable note."""
     try:
         return set() if first.fences is None else {*read_note(first.fences).raised}
     except ValueError:
@@ -120,7 +122,7 @@ def _noted(first: _Row) -> set[int | None]:
 
 
 def _denying(snapshot: TableSnapshot, grants: list[_Row]) -> set[tuple[int | None, int | None]]:
-    """Return which of these rows of grants, by id and version, deny."""
+    """Return the ids and versions of those rows of grants that deny."""
     ids = sorted({row.entity_id for row in grants if row.entity_id is not None})
     columns = ("entity_id", "version", "doc")
     rows = snapshot.rows("operation", columns, columns[:2], ids) if ids else ()

@@ -1,6 +1,6 @@
-"""Check the invariants over a whole database.
+"""Check the invariants of a whole database.
 
-It checks that documents can be read, and the invariants of docs/correctness.md that the content can show, by number:
+It checks that documents can be read, and the invariants of docs/correctness.md that show in the content, by number:
 
 1. version chains; 2. no orphans, at no position of the feed; 3. unique and well-formed names;
 4. an operation by path commits while the path leads to its entity, as far as the feed shows it;
@@ -12,11 +12,11 @@ It checks that documents can be read, and the invariants of docs/correctness.md 
      it, and at the end as the tables do;
 17. no value that a catalog declares secret is plain text, and its data key is there.
 
-The feed is replayed only if gc has removed nothing from it. The other invariants say how things happen, which the
-content does not show.
+The feed is replayed only if gc has removed nothing from it. The other invariants concern behaviour, which does not show
+in the content.
 
-Everything is read from one snapshot, so that concurrent writes cause no false alarm. The streams are ordered by key,
-and merged. Memory: about 24 bytes for each entity, about 1 KB for each that can have children, and the violations;
+Everything is read from one snapshot, so concurrent writes cause no false alarms. The streams are ordered by key, and
+merged. Memory: about 24 bytes for each entity, about 1 KB for each one that can have children, and the violations;
 never a whole table. Writers do not wait; on PostgreSQL, vacuum cannot remove rows while verify runs.
 """
 
@@ -66,13 +66,12 @@ _EVENT = (
 _LATE = 3_600_000_000
 """How much older than a drop a pending intent must be to count as a violation (µs).
 
-An intent that is announced while the drop waits for its locks is invisible to the drop's statement, and may have an
-earlier time. Its owner withdraws it.
-"""
+An intent that is announced while the drop waits for its locks is invisible to the drop's statement, but may have an
+earlier time. Its owner withdraws it."""
 
 
 def verify(backend: Backend) -> list[Violation]:
-    """Return every violation of an invariant; an empty list if there is none."""
+    """Return all violations of the invariants."""
     with backend.snapshot() as snapshot:
         found, needed = list(_violations(snapshot)), data_keys_needed(snapshot)
     return [*found, *check_data_keys(backend, needed)]
@@ -107,7 +106,7 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
 
 
 def _feed(snapshot: TableSnapshot, replay: Replay | None, evidence: Evidence) -> Iterator[Violation]:
-    """Check the positions of the feed, and replay their events."""
+    """Check the positions of the feed, and replay its events."""
     last, fencing = 0, Fencing()
     rows = snapshot.rows("operation", _EVENT, ("seq", "operation_id", "ordinal"))
     for seq, operation, entity_id, version, fences, *columns, scope_version in rows:
@@ -133,7 +132,7 @@ def _feed(snapshot: TableSnapshot, replay: Replay | None, evidence: Evidence) ->
 
 
 def _readers(snapshot: TableSnapshot) -> Iterator[Violation]:
-    """Check that no pin and no consumer is ahead of the feed: it would miss what comes up to there."""
+    """Check that no pin and no consumer is ahead of the feed: it would miss the changes up to its position."""
     drawn = snapshot.numbers()[1]
     for table in ("pin", "consumer"):
         for name, seq in snapshot.rows(table, ("name", "seq"), ("name",)):
@@ -144,7 +143,7 @@ def _readers(snapshot: TableSnapshot) -> Iterator[Violation]:
 def _noted(
     seq: int, entity_id: int | None, text: str, path: str | None, fencing: Fencing, evidence: Evidence
 ) -> Iterator[Violation]:
-    """Check what a commit notes: its leases, and the evidence of its rights."""
+    """Check the notes of a commit: its leases, and the evidence of its rights."""
     try:
         noted = read_note(text)
     except ValueError:
@@ -251,7 +250,7 @@ class _Rows:
             self._aliases.model(row_id, path, entity[2])
         if state == DROPPING and row_id not in self._drops:
             yield Violation(8, row_id, path, "it is being dropped in steps, and no row says how far that is")
-        # its last event is a drop too
+        # its last event is a drop, too
         stood = DROPPED if state == DROPPING else state
         stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": stood}
         place = Place(parent_id, name, bool(folds), state, family, key)
@@ -339,7 +338,7 @@ class _Rows:
         )
 
     def _gone(self, row_id: int, reader: ChainReader) -> Iterator[Violation]:
-        """Check the history of an id that has no row any more."""
+        """Check the history of an id whose row no longer exists."""
         yield from reader.walk(reader.first_path)
         last = reader.last
         if last is None or last.action == "purge":
@@ -361,7 +360,7 @@ def _time_problems(row_id: int, path: str, times: Sequence[object]) -> Iterator[
 
 
 def _merged(*streams: Iterator[Row]) -> Iterator[tuple[int, list[Iterator[Row]]]]:
-    """Yield each id with its rows in every stream; rows that the caller does not take are skipped."""
+    """Yield each id with its rows in each stream; rows that the caller does not take are skipped."""
     heads: list[Row | None] = [next(stream, None) for stream in streams]
 
     def take(n: int, row_id: int) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""The violations that ``verify`` finds, and the guard rows that it remembers meanwhile."""
+"""The violations that ``verify`` finds, and the places of entities that it keeps in memory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from metastore.port.unreadable import reason
 __all__ = ["UNAPPLIED", "Container", "Places", "Violation", "is_container", "surviving"]
 
 UNAPPLIED = (PENDING, "failed", "unchanged", *CLAIMABLE)
-"""The actions of operations that changed nothing, or nothing yet: their rows have no position and no version."""
+"""The actions of operations that did not, or not yet, change anything: their rows have no position and no version."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A place where the database violates an invariant.
+    """A violation of an invariant in the database.
 
     ``invariant`` is its number in docs/correctness.md. ``path`` is where the entity is or was, if that is known.
     """
@@ -38,7 +38,7 @@ _OF_A_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError
 
 
 def surviving(violations: Iterable[Violation], entity_id: object, path: object) -> Iterator[Violation]:
-    """Yield the violations of one row. If the row is too broken to be checked, that is a violation too."""
+    """Yield the violations of one row. A row that is too damaged to be checked is a violation, too."""
     try:
         yield from violations
     except (*_OF_A_ROW, MetastoreError) as error:
@@ -50,7 +50,7 @@ def surviving(violations: Iterable[Violation], entity_id: object, path: object) 
 
 
 class Container(NamedTuple):
-    """An entity that can have children, as far as verify remembers it."""
+    """The part of an entity that can have children which verify keeps in memory."""
 
     parent_id: int
     kind: str
@@ -60,12 +60,12 @@ class Container(NamedTuple):
 
 
 def is_container(kind: str) -> bool:
-    """Return whether a kind can have children; an unknown kind is assumed to."""
+    """Return whether a kind can have children; for an unknown kind, assume so."""
     return kind not in KINDS or KINDS[kind].container
 
 
 class Places:
-    """The place of every entity. Memory: sixteen bytes for each, and an object for each that can have children."""
+    """The places of all entities. Memory: sixteen bytes for each, and an object for each that can have children."""
 
     def __init__(self, guards: Iterable[tuple[int, int, str, str, bool, int]]) -> None:
         """Take (id, parent_id, kind, name, fold, state) of all guard rows, ordered by id."""
@@ -78,7 +78,7 @@ class Places:
                 self.containers[row_id] = Container(parent_id, kind, name, bool(fold), state)
 
     def index(self, entity_id: int) -> int | None:
-        """Return the place of an id in ``ids`` and ``parents``; None: there is no such guard row."""
+        """Return the index of an id in ``ids`` and ``parents``; None: there is no such guard row."""
         at = bisect_left(self.ids, entity_id)
         return at if at < len(self.ids) and self.ids[at] == entity_id else None
 
@@ -86,7 +86,7 @@ class Places:
         return self.index(entity_id) is not None
 
     def path(self, parent_id: int, name: str) -> str:
-        """Return the path of ``name`` below ``parent_id``, as far up as the chain of parents is known."""
+        """Return the path of ``name`` below ``parent_id``; it begins where the known chain of parents does."""
         names = [name]
         seen = set[int]()
         while parent_id != ROOT_ID and parent_id in self.containers and parent_id not in seen:
@@ -96,7 +96,7 @@ class Places:
         return format_path(reversed(names))
 
     def cycles(self) -> Iterator[Violation]:
-        """Yield a violation for each chain of parents that leads back to where it began."""
+        """Yield a violation for each chain of parents that is a cycle."""
         done = {ROOT_ID}
         for start in self.containers:
             trail: list[int] = []

@@ -5,10 +5,10 @@
 * ``min``, ``max``: exact; of texts the first 256 characters, of bytes the first 256 hexadecimal digits.
 * ``quantiles``: of numbers and times, at 25, 50 and 75 %; each is a value whose rank is within 0.01 % of the rows.
 * ``top``: the most frequent values (of texts: beginnings) and how often each occurs, most frequent first. Exact up
-  to ten thousand different values, estimates beyond. Needs Spark 4.1; before, it is left out.
+  to ten thousand different values, estimates beyond. Needs Spark 4.1; with an older one it is left out.
 
-Values are written as the statistic ``crawl`` has them. NaN is neither null nor a value. A text with a NUL is left
-out: PostgreSQL stores none. For nested columns and intervals only the nulls are counted.
+Values are written as the statistic ``crawl`` has them. NaN is neither null nor a value. A text with a NUL is left out,
+because PostgreSQL cannot store it. For nested columns and intervals only the nulls are counted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def figures_of(frame: DataFrame, columns: Sequence[Column]) -> tuple[int, dict[s
 
 @dataclass(frozen=True, slots=True)
 class _Aggregation:
-    """The aggregations of one column. ``key`` begins the names of their results."""
+    """The aggregations of one column. ``key`` is the prefix of the names of their results."""
 
     column: Column
     key: str

@@ -10,12 +10,12 @@ are one candidate; whether it becomes one table or several is decided when its f
     PATH/x.parquet                       into.PATH.PATH          the same, of the files in PATH itself
                                          into.PATH.x             each its own, otherwise
 
-where ``into`` is a catalog. If it is a schema, that is where tables without a folder above them go. A plain folder
-below a ``key=value`` folder is a separate data set, and the folders above it are schemas, whatever they are called.
-Each file beside ``key=value`` folders is a separate table. A name that the catalog does not allow is a failure.
+where ``into`` is a catalog. If it is a schema, tables without a folder above them go there. A plain folder below a
+``key=value`` folder is a separate data set, and the folders above it are schemas, whatever they are called. Each file
+beside ``key=value`` folders is a separate table. A name that the catalog does not allow is a failure.
 
 Two folders can claim one table, if several PATHs are given, or if names differ only in their Unicode form. The first
-(in the order of paths) gets it; the ``rival`` of the others is its location.
+one (in the order of paths) gets the table; the ``rival`` of the others is the location of the first.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Candidate:
 
     ``table`` is its path as one table; ``schema`` is the parent if each file is a table. ``apart``: each file is a
     table, whatever it holds. ``neighbours`` are the names of tables that folders in ``schema`` become. ``incomplete``:
-    a folder below ``location`` could not be listed, or files may have been left out. ``signature`` is of all files.
-    ``unlisted`` are names of files that the listing reports as failures. The registry
-    (:mod:`metastore.crawl.write.registry`) adds two fields: ``known`` says whether the catalog has one table or many,
-    or cannot have one because the schema is new; ``others`` are the names of files that need not be read.
+    a folder below ``location`` could not be listed, or files may have been left out. ``signature`` is that of all
+    files. ``unlisted`` are names of files that the listing reports as failures. The registry
+    (:mod:`metastore.crawl.write.registry`) adds two fields. ``known`` says whether the catalog has one table or many,
+    or cannot have one because the schema is new. ``others`` are the names of files that need not be read.
     """
 
     table: Names
@@ -66,7 +66,7 @@ class Candidate:
 
 
 def candidates(listing: Listing, into: Names) -> tuple[list[Candidate], list[Failure]]:
-    """Return the candidates of ``listing``, those of one schema side by side, and the folders that cannot be named."""
+    """Return the candidates of ``listing``, grouped by schema, and the folders that cannot be named."""
     named: list[Candidate] = []
     failures: list[Failure] = []
     groups = _data_sets(listing.folders)
@@ -87,7 +87,7 @@ _DataSet = tuple[str, Names, bool]
 
 
 def _data_sets(folders: Iterable[Folder]) -> dict[_DataSet, list[Folder]]:
-    """Group ``folders`` by root, folder of the data set, and whether they are partitions of it."""
+    """Group ``folders`` by root, folder of the data set, and whether they are its partitions."""
     groups: dict[_DataSet, list[Folder]] = {}
     for folder in folders:
         base, keys = partition_parts(folder.parts)

@@ -1,4 +1,4 @@
-"""A data set: a table as its files have it, columns, partitions and figures added up. Pure.
+"""A data set: a table as its files have it, with their columns, partitions and figures added up. Pure.
 
 Columns are in the order of their first appearance, in the order of files; partition columns come last, typed over
 all their values. A column that some file lacks is nullable, and null in that file.
@@ -28,7 +28,7 @@ _SHOWN: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A partition: its values (nulls as Hive writes them), and what its files hold."""
+    """A partition: its values (nulls as Hive writes them), and the sums over its files."""
 
     values: Mapping[str, str]
     rows: int
@@ -42,9 +42,9 @@ class Dataset:
 
     ``doubtful`` are the partitions with files that could not be used; None means all partitions (a folder could not be
     listed, or files were left out). A doubtful partition that is missing is not gone. ``left_out`` are names of files
-    in the folder that are not part of the table: readers must pass over them. ``signature`` is of its files.
-    ``again``: some files could not be used, so the next crawl reads the data set again. ``notes`` are what a person
-    should know.
+    in the folder that are not part of the table: readers must skip them. ``signature`` is that of its files. ``again``:
+    some files could not be used, so the next crawl reads the data set again. ``notes`` are texts that a person should
+    read.
     """
 
     path: Names
@@ -88,7 +88,7 @@ def dataset_of(
 
 
 def _hints(files: Iterable[FileFacts]) -> dict[str, str]:
-    """Return the hints on which all files agree that have one."""
+    """Return each hint on which all files that have it agree."""
     values: dict[str, set[str]] = {}
     for file in files:
         for key, value in file.hints:
@@ -111,7 +111,7 @@ def partition_name(file: str) -> str:
 
 
 def with_partitions(dataset: Dataset, files: Sequence[FileFacts], keys: Mapping[str, Keys]) -> Dataset:
-    """Return ``dataset`` with partitions and their columns; ``keys`` are those of each file, by its name."""
+    """Return ``dataset`` with partitions and their columns; ``keys``: the keys of each file, by its name."""
     names = tuple(key for key, _ in keys[files[0].name])
     values = [dict(keys[file.name]) for file in files]
     kinds = {key: key_type(dict.fromkeys(value[key] for value in values)) for key in names}

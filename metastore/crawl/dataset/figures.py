@@ -5,10 +5,10 @@
                  "seats": {"type": "string", "nullable": true, "kept": "int"},
                  "old": {"type": "int", "missing": true}}}
 
-``signature``: of the files (:mod:`metastore.crawl.read.signatures`). ``missing``: no file has the column any more.
-``kept``: the column's type in the catalog, which was not widened to this one. ``left_out``, if there are any: the names
-of files in the folder that do not belong to the table; above a thousand, only their number. Nulls, min and max are left
-out where they are not known, all but the types where the object would be too great.
+``signature``: of the files (:mod:`metastore.crawl.read.signatures`). ``missing``: no file has the column now. ``kept``:
+the column's type in the catalog, which was not widened to this one. ``left_out``, if there are any: the names of files
+in the folder that do not belong to the table; above a thousand, only their number. Nulls, min and max are left out if
+they are not known; if the object would be too large, only the types are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from metastore.crawl.read.facts import ColumnStats, text
 __all__ = ["PROFILE", "STATISTIC", "figures"]
 
 PROFILE: Final = "profile"
-"""The name of the statistic that a profile is."""
+"""The name of the statistic with a profile."""
 STATISTIC: Final = "crawl"
 """The statistic's name."""
 

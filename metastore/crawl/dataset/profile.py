@@ -7,8 +7,9 @@ The statistic ``profile`` of a table, beside ``crawl``, is a JSON object:
                                "quantiles": ["-5.0", "-2.0", "11.0"],
                                "top": [{"value": "-5.0", "count": 24821}, …]}}}
 
-A table with the ``signature`` that the statistic ``crawl`` has, and the same columns, is not read again. One that
-cannot be read is a failure and stops nothing. How the figures are found: :mod:`metastore.crawl.dataset.aggregate`.
+If the statistic ``crawl`` has the same ``signature``, and the table the same columns, the table is not read again. A
+table that cannot be read is a failure, and stops nothing. How the figures are found:
+:mod:`metastore.crawl.dataset.aggregate`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """A table that has its profile. ``fresh``: it was read for that; else nothing had changed."""
+    """A table with its profile. ``fresh``: the table was read; else nothing had changed."""
 
     path: str
     rows: int

@@ -23,7 +23,7 @@ __all__ = ["Columns", "Misfit", "fit_all", "fit_most", "known_columns"]
 
 Columns = tuple[Column, ...]
 _SHARED: Final = 0.7
-"""The least share of columns that two files have in common, of the file with fewer columns."""
+"""The least share of common columns, among the columns of the file with fewer columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _of_each(files: Iterable[FileFacts], reasons: dict[Columns, str | None]) -> 
 
 
 def _by_agreement(schemas: dict[Columns, int]) -> list[Columns]:
-    """Return ``schemas`` in order: those first whose types the most files have."""
+    """Return ``schemas`` in order: first those whose types most files have."""
     votes: Counter[tuple[str, str]] = Counter()
     voters: Counter[str] = Counter()
     for schema, count in schemas.items():

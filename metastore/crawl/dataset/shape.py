@@ -9,10 +9,10 @@ A folder is **one table** if all its files that can be read have one format, one
 
 It is one table in any case if its folders are partitions, or if it is one in the catalog already. Then a file that does
 not fit the majority is a failure, with the reason. In a folder without partitions, a file of another format, or with
-too few common columns, is a table instead.
+too few common columns, becomes a separate table instead.
 
 Else **each file is its own table**. Its name is the file's name without the format ending; the ending stays if two
-names would be equal, or if a folder's table has the name. That stays true while such tables are in the catalog.
+names would be equal, or if a folder's table has the name. It stays so as long as such tables are in the catalog.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def shape(
 
 
 def unused(candidate: Candidate, datasets: Iterable[Dataset], *, is_many: bool) -> list[tuple[str, str | None]]:
-    """Return the locations that became no table, with their signatures."""
+    """Return the locations that did not become a table, with their signatures."""
     used = {dataset.location for dataset in datasets}
     if candidate.location in used:
         return []

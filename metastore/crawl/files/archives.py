@@ -27,7 +27,7 @@ def open_member(file: InputFile) -> Iterator[IO[bytes]]:
 
 
 def member_format(file: InputFile, said: Format) -> Format:
-    """Return the format of the one file in the archive; ``said`` is the format that the archive's name says."""
+    """Return the format of the one file in the archive; ``said`` is the format that the archive's name implies."""
     with _archive(file) as archive:
         name = base_name(_only(archive).filename)
     inside = format_of(name)

@@ -46,8 +46,8 @@ def walk(
     """List everything below ``paths``: folders or files of the local file system, or URIs of object stores.
 
     ``include`` and ``exclude`` are :mod:`metastore.crawl.files.patterns`, matched with the path from each root.
-    ``follow_links``: symbolic links that lead out of ``paths`` too. ``tell`` is called with the number of local folders
-    so far.
+    ``follow_links``: also follow symbolic links that lead out of ``paths``. ``tell`` is called with the number of local
+    folders so far.
     """
     patterns, listing = Patterns.of(include, exclude), Listing()
     for path in paths:

@@ -5,7 +5,7 @@ region and endpoint come from the environment, as each store defines it (``AWS_A
 ``AWS_SECRET_ACCESS_KEY``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` …), or from the URI that the user gives:
 ``s3://key:secret@bucket/lake?region=eu-west-1&endpoint_override=minio:9000&scheme=http``.
 
-Such a URI is split once. Only the *root* (``s3://bucket/lake``) is stored, shown and logged. ``Options`` map the store
+This URI is split once. Only the *root* (``s3://bucket/lake``) is stored, shown and logged. ``Options`` map the store
 (``s3://bucket``) to the URI that opens it, with its secrets. Options go to the executors inside the tasks, as the
 database's URL does, and nowhere else. Paths below a root are never parsed: ``%``, ``?`` and ``#`` in names have no
 special meaning.
@@ -37,7 +37,7 @@ _ARROW: Final = {
     **dict.fromkeys(("abfs", "abfss", "hdfs", "viewfs")),
 }
 _SECRET_USERS: Final = frozenset({"s3", "s3a", "gs", "gcs"})
-"""Schemes whose user is an access key and no part of the location."""
+"""Schemes in which the user of a URI is an access key, not a part of the location."""
 _ACCEPTED: Final = {
     "s3": "region, endpoint_override, scheme, tls_ca_file_path, tls_ca_dir_path, tls_verify_certificates",
     "gs": "endpoint_override, scheme, retry_limit_seconds, project_id",

@@ -7,10 +7,11 @@ The ending alone decides, in upper or lower case:
     .avro                        avro
     .csv .tsv                    csv, plain or with .gz .bz2 .zst .xz .zip
     .json .jsonl .ndjson         json, likewise
-    .zip                         what the archive's one file is
+    .zip                         the format of the archive's one file
 
-Everything else has no known format. Hidden is what Spark hides: names that begin with a dot, or with an underscore
-and hold no ``=`` (``_SUCCESS``, ``_temporary``, ``_delta_log``, ``_metadata``), and files still being copied.
+Everything else has no known format. Spark's hidden names are hidden here too: they begin with a dot, or with an
+underscore and have no ``=`` (``_SUCCESS``, ``_temporary``, ``_delta_log``, ``_metadata``), or the file is still being
+copied.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final
 __all__ = ["TYPED", "Format", "format_of", "is_hidden"]
 
 TYPED: Final = frozenset({"parquet", "orc", "avro"})
-"""Formats whose files declare the types of their columns; text formats have inferred types. They compress inside."""
+"""Formats whose files declare the types of their columns, and compress inside. Text formats have inferred types."""
 
 _FORMATS: Final = {
     ".parquet": "parquet",
@@ -41,10 +42,10 @@ _FOOTERS: Final = frozenset({"parquet", "orc"})
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A known format: its name ("zip" where only the archive knows it), and what is around it.
+    """A known format: its name ("zip" if only the archive shows the format), and its compression.
 
-    ``compression`` is None, gzip, bzip2, zstd, xz or zip; ``file`` the file's name without what says that, ``stem``
-    the name without all of its ending.
+    ``compression`` is None, gzip, bzip2, zstd, xz or zip; ``file`` is the file's name without the ending of the
+    compression, ``stem`` the name without any ending.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Format:
 
 
 def format_of(name: str) -> Format | None:
-    """Return what the ending of the file name says, or None for no known format."""
+    """Return the format that the ending of a file's name implies; None if it is unknown."""
     outer, ending = _split(name)
     compression = _COMPRESSIONS.get(ending)
     file = name if compression is None else outer
@@ -78,5 +79,5 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def is_hidden(name: str) -> bool:
-    """Tell whether Spark leaves a file or folder of this name out."""
+    """Tell whether Spark leaves out a file or folder of this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")

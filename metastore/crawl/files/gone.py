@@ -1,7 +1,7 @@
-"""Ask whether the files of a location are gone: a listing that lacks them does not prove that.
+"""Check whether the files of a location are gone: a listing that lacks them does not prove that.
 
-A page of a listing may be lost, a folder may be empty while a job overwrites it, a lake may be not mounted. So before
-anything is marked, dropped, removed or taken for moved, its own location is asked.
+A page of a listing may be lost, a folder may be empty while a job overwrites it, a lake may not be mounted. So its own
+location is checked before anything is marked, dropped, removed or taken for moved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ __all__ = ["is_gone"]
 
 
 def is_gone(location: str, options: Options = NO_OPTIONS) -> bool:
-    """Return whether no file of a known format is at or below ``location``. One that cannot be asked is not gone."""
+    """Return whether no file of a known format is at or below ``location``.
+
+    A location that cannot be read is not gone.
+    """
     path = path_of(location)
     try:
         if is_uri(path):

@@ -29,7 +29,7 @@ _TIMES: Final = ("date", "timestamptz")
 
 
 def parse_key(folder: str) -> tuple[str, str] | None:
-    """Return the key and value that a folder's name says, or None if it is not a partition folder."""
+    """Return the key and value in a folder's name, or None if it is not a partition folder."""
     key, equals, value = folder.partition("=")
     if not equals or not key:
         return None
@@ -37,7 +37,7 @@ def parse_key(folder: str) -> tuple[str, str] | None:
 
 
 def partition_parts(parts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split the folders of a path: those that name things, and the ``key=value`` ones that it ends in."""
+    """Split the folders of a path: the ``key=value`` folders at its end, and those before them."""
     at = len(parts)
     while at and parse_key(parts[at - 1]) is not None:
         at -= 1
@@ -54,7 +54,7 @@ def key_type(values: Iterable[str]) -> str:
 
 
 def odd_values(values: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the type that most of the ``values`` fit, and the values that make the key a string all the same."""
+    """Return the type that most of the ``values`` fit, and the odd values that make the key a string."""
     known = dict.fromkeys(value for value in values if value != NULL)
     odd = [value for value in known if _value_type(value) == "string"]
     kind = key_type(known.keys() - set(odd))
@@ -76,7 +76,7 @@ def _value_type(value: str) -> str:
 
 
 def typed(value: str, kind: str) -> Any:
-    """Return ``value`` as a Python value of the type ``kind``; None for null and for what does not fit."""
+    """Return ``value`` as a Python value of the type ``kind``; None for null, and if it does not fit."""
     if value == NULL:
         return None
     try:

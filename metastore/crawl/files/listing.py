@@ -1,4 +1,4 @@
-"""The listing of a walk: folders with their files, and what could not be listed."""
+"""The listing of a walk: folders with their files, and the paths that could not be listed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Folders of the local file system: one ``scandir`` per folder and one ``stat`` per file.
 
-Each folder and file is listed once: real ones of all roots first, then the targets of symbolic links. A link to what
-was listed already becomes a note, so loops end, and no data set is a table twice. A link that leads out of the given
-paths is a failure and is not followed, unless the user allows it. A person who can write to the lake must not choose
-what the crawler reads elsewhere.
+Each folder and file is listed once: real ones of all roots first, then the targets of symbolic links. A link to a
+folder or file that is listed already becomes a note: so loops end, and no data set becomes two tables. A link that
+leads out of the given paths is a failure and is not followed, unless the user allows it. Otherwise a person who can
+write to the lake could choose files elsewhere for the crawler to read.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _TELL: Final = 100
 class LocalWalk:
     """Lists one root after the other into ``listing``, each folder and file once; ``finish`` follows the links.
 
-    ``todo`` are folders to list next, ``links`` symbolic links to folders, ``linked`` those to files; ``inside`` is
-    where links may lead, None: anywhere. ``tell`` is called with the number of folders that were listed.
+    ``todo`` are folders to list next, ``links`` symbolic links to folders, ``linked`` those to files; ``inside`` are
+    the folders into which links may lead, None: any. ``tell`` is called with the number of folders that were listed.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class LocalWalk:
         self.listing, self.patterns, self.tell = listing, patterns, tell
         self.inside = None if inside is None else [os.path.realpath(root) for root in inside]
         self.seen: dict[tuple[int, int], str] = {}
-        """The path of each folder that was listed."""
+        """The path of each folder that was listed, by device and inode."""
         self.root = ""
         self.todo: list[tuple[str, ...]] = []
         self.links: list[tuple[str, tuple[str, ...]]] = []
@@ -71,7 +71,7 @@ class LocalWalk:
             here[:] = [folder for folder in here if folder.files]
 
     def _doubles(self) -> Iterator[str]:
-        """Yield the links to files that are listed where they are, or by another link; and note each."""
+        """Yield the links to files that are listed already, at their own path or by another link; note each one."""
         real = {folder.path: {file.name for file in folder.files} for folder in self.listing.folders if self.linked}
         targets = set[str]()
         for link in sorted(self.linked):
@@ -119,7 +119,7 @@ class LocalWalk:
         self.todo.extend(reversed(below))
 
     def _is_folder(self, entry: os.DirEntry[str], parts: tuple[str, ...]) -> bool:
-        """Tell whether to list ``entry`` next; a link to a folder is put off."""
+        """Tell whether to list ``entry`` next; a link to a folder is left for later."""
         if not _leads_to_folder(entry):
             return False
         if not self.patterns.enters((*parts, entry.name)):
@@ -135,7 +135,7 @@ class LocalWalk:
         return True
 
     def _may_follow(self, link: os.DirEntry[str]) -> bool:
-        """Tell whether ``link`` stays inside the given paths; a failure says that it does not."""
+        """Tell whether ``link`` stays inside the given paths; add a failure if it does not."""
         to = os.path.realpath(link.path)
         if self.inside is None or any(to == root or to.startswith(join(root, "")) for root in self.inside):
             return True
@@ -180,7 +180,7 @@ def _identity(stat: os.stat_result) -> tuple[int, int]:
 
 
 def _table_format(entries: Iterable[os.DirEntry[str]]) -> str | None:
-    """Return the format of the table that a folder with these entries is; None: it is not a table."""
+    """Return the table format of a folder with these entries; None if it is not a table."""
     for entry in entries:
         if entry.name in MARKERS and _leads_to_folder(entry):
             with suppress(OSError), os.scandir(entry.path) as inside:

@@ -25,7 +25,10 @@ __all__ = ["walk_store"]
 
 
 def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]) -> bool:
-    """List the URI ``root`` into ``listing``. Return False if it is empty. ``listed``: folders of other roots."""
+    """List the URI ``root`` into ``listing``.
+
+    Return False if it is empty. ``listed``: the folders that other roots have listed.
+    """
     filesystem, inside = filesystem_of(root, listing.options)
     try:
         objects = _below(filesystem, inside)
@@ -46,7 +49,7 @@ def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]
 
 
 def _below(filesystem: Any, inside: str) -> list[Any]:
-    """Return all that is below a folder; nothing if it is not a folder."""
+    """Return all entries below a folder; none if it is not a folder."""
     try:
         objects: list[Any] = filesystem.get_file_info(FileSelector(inside, recursive=True))
     except (OSError, pa.ArrowException):
@@ -67,7 +70,7 @@ def _stamps(filesystem: Any, inside: str, objects: Iterable[Any]) -> dict[str, s
 
 
 def _alone(root: str, info: Any, listing: Listing, filesystem: Any) -> bool:
-    """Take ``root`` as a single file; tell whether it is one, or an empty folder."""
+    """Treat ``root`` as a single file; tell whether it is one, or an empty folder."""
     if info.type != FileType.File:
         return bool(info.type == FileType.Directory)
     folder, _, name = root.rpartition("/")
@@ -97,7 +100,7 @@ class _Folders:
         self.formats: dict[tuple[str, ...], str] = {}
 
     def add(self, objects: Iterable[Any], inside: str) -> None:
-        """Take the files among ``found``, whose paths are below ``inside``."""
+        """Add the files among ``objects``, whose paths are below ``inside``."""
         objects = list(objects)
         folders = {info.path.rstrip("/") for info in objects if info.type == FileType.Directory}
         start = len(inside.rstrip("/")) + 1 if inside else 0
@@ -132,7 +135,7 @@ class _Folders:
             self.files.setdefault(parts, []).append(_file(name, info, self.stamps))
 
     def _enters(self, parts: tuple[str, ...]) -> bool:
-        """Tell whether the folder would be listed, were it a local one."""
+        """Tell whether the folder would be listed if it was local."""
         known = self.entered.get(parts)
         if known is None:
             known = (not parts or (self._enters(parts[:-1]) and self._may_enter(parts))) and self._is_plain(parts)
@@ -148,7 +151,7 @@ class _Folders:
         return False
 
     def _is_plain(self, parts: tuple[str, ...]) -> bool:
-        """Whether a folder is plain, and not a table in a table format; note a failure for such a table."""
+        """Whether a folder is not a table in a table format; add a failure if it is one."""
         if parts in self.formats:
             self.listing.fail(join(self.root, *parts), why_not(self.formats[parts]))
         return parts not in self.formats

@@ -41,7 +41,7 @@ class InputFile:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Open the file to read most of it, from the start. The stream can seek."""
+        """Open the file for a reader that needs most bytes, from the start. The stream can seek."""
         if not is_uri(self.path):
             with Path(self.path).open("rb") as local:
                 yield local
@@ -56,7 +56,7 @@ class InputFile:
         yield io.BytesIO(self._content)
 
     def arrow(self) -> Any:
-        """Open the file with pyarrow to read parts of it. Use it in a ``with``."""
+        """Open the file with pyarrow, to read some parts. Use it in a ``with``."""
         if not is_uri(self.path):
             return pa.OSFile(self.path)
         try:

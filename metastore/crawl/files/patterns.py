@@ -39,7 +39,7 @@ class Patterns:
         return cls(_read(include, "an include pattern"), _read(exclude, "an exclude pattern"))
 
     def takes(self, names: tuple[str, ...]) -> bool:
-        """Return whether the file with this path from the root is to be crawled."""
+        """Return whether the file with this path from the root should be crawled."""
         names = _normal(names)
         if any(_covers(pattern, names) for pattern in self.exclude):
             return False
@@ -80,7 +80,7 @@ def _normal(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _places(pattern: _Pattern, names: tuple[str, ...]) -> tuple[frozenset[int], bool]:
-    """Return how far into ``pattern`` all ``names`` can lead, and whether some of the first ones match the whole."""
+    """Return the places in ``pattern`` that ``names`` can reach, and whether the first of them match all of it."""
     places = _skipped(pattern, {0})
     for name in names:
         following = set()
@@ -97,7 +97,7 @@ def _places(pattern: _Pattern, names: tuple[str, ...]) -> tuple[frozenset[int], 
 
 
 def _skipped(pattern: _Pattern, places: set[int]) -> frozenset[int]:
-    """Return ``places`` and those behind each ``**`` that matches no folder."""
+    """Return ``places`` and those after each ``**`` that matches no folder."""
     for at in range(min(places, default=len(pattern)), len(pattern)):
         if at in places and pattern[at] is _ANY_DEPTH:
             places.add(at + 1)

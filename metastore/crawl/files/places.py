@@ -1,6 +1,6 @@
 """Paths as text: join them, split them, and turn them into locations.
 
-A path is an absolute one of the local file system, or a URI of an object store without options (``s3://bucket/a``).
+A path is an absolute path of the local file system, or a URI of an object store without options (``s3://bucket/a``).
 Paths are strings, because there are many of them and a location in the catalog is a string.
 """
 
@@ -31,7 +31,7 @@ def location_of(path: str) -> str:
 
 
 def path_of(location: str) -> str:
-    """Return the path whose location ``location`` is."""
+    """Return the path of a location: the reverse of :func:`location_of`."""
     return location.removeprefix(_SCHEME)
 
 

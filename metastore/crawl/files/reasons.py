@@ -6,4 +6,4 @@ __all__ = ["NotThisFormat"]
 
 
 class NotThisFormat(Exception):
-    """The file is not what its ending says, damaged or too great. The message says how, in one line."""
+    """The file is not what its ending says, or it is damaged or too large. The message says how, in one line."""

@@ -1,7 +1,7 @@
 """Folders that are tables in a table format: Delta, Iceberg, Hudi.
 
 Beside their data files they have a log or metadata that says which files count: the other files are old versions, or
-deletions. As plain Parquet such a table has wrong rows, and its folders look like separate tables.
+deletions. Read as plain Parquet, these tables have wrong rows, and their folders look like separate tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARKERS: Final = {
     "metadata": (re.compile(r".+\.metadata\.json(\.gz)?|.+\.gz\.metadata\.json|version-hint\.text"), "Iceberg"),
     ".hoodie": (re.compile(r"hoodie\.properties"), "Hudi"),
 }
-"""The folder that a table of a format has, and its files by which the format is known."""
+"""For each folder by which a table is known: the files in it that prove the format, and the format."""
 
 
 def format_beside(folder: str, names: Iterable[str]) -> str | None:

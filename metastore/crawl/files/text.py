@@ -94,7 +94,7 @@ def open_packed(file: InputFile, compression: str | None) -> Iterator[IO[bytes]]
 
 
 def samples_of(file: TextFile) -> Iterator[Sample]:
-    """Yield the first bytes of the text, more each time, until they are whole or too many.
+    """Yield the first bytes of the text, more each time, until they hold the whole text, or are too many.
 
     The caller takes the first sample that holds what it needs. Raises NotThisFormat for a file that is not text.
     """
@@ -116,7 +116,7 @@ def samples_of(file: TextFile) -> Iterator[Sample]:
 
 
 def _first(stream: IO[bytes], size: int) -> bytes:
-    """Read ``size`` bytes, or all there are; one read may bring fewer."""
+    """Read ``size`` bytes, or as many as there are; a single read may return fewer."""
     parts = []
     while size and (data := stream.read(size)):
         parts.append(data)

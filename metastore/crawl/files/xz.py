@@ -11,12 +11,12 @@ from metastore.crawl.files.reasons import NotThisFormat
 __all__ = ["XzFile"]
 
 _MEMORY: Final = 1 << 27
-"""The most memory that unpacking takes. ``xz -9`` needs 65 MiB; more needs a dictionary that is chosen by hand."""
+"""The most memory that unpacking takes. ``xz -9`` needs 65 MiB; only a dictionary chosen by hand needs more."""
 _PIECE: Final = 1 << 16
 
 
 class XzFile(io.RawIOBase):
-    """The unpacked bytes of an xz file, which may have several streams. It closes no file."""
+    """The unpacked bytes of an xz file, which may have several streams. It does not close the file."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw

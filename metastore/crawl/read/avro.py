@@ -1,7 +1,7 @@
 """Read an Avro file's schema and number of rows: the header, and the row count of each block, but no row.
 
-A file is a header (metadata, with the schema as JSON; a mark of 16 bytes) and blocks: the number of rows and of
-bytes, both as zigzag varints, the bytes, the mark (Avro 1.11 specification, "Object Container Files").
+A file is a header (metadata, with the schema as JSON; a mark of 16 bytes) and blocks. A block has the number of rows
+and of bytes, both as zigzag varints, the bytes, and the mark (Avro 1.11 specification, "Object Container Files").
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read_avro(file: InputFile) -> tuple[tuple[Column, ...], int]:
 
 
 def _schema(stream: IO[bytes]) -> Any:
-    """Return the schema; ``stream`` is behind the header then."""
+    """Return the schema; then ``stream`` is after the header."""
     try:
         import fastavro  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError:

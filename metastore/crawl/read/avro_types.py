@@ -13,7 +13,7 @@
     any other union                              struct<member0, member1, …>, as Spark reads it
 
 A logical type that is unknown, or does not fit its underlying type, is ignored, as the specification says. ``null``
-alone is ``external("null")``. A record within itself cannot be stored.
+alone is ``external("null")``. A record that contains itself cannot be stored.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MOST: Final = 10_000
 
 
 def avro_columns(schema: Any) -> tuple[Column, ...]:
-    """Return the columns of a file's schema; one that is not a record is the column ``value``."""
+    """Return the columns of a file's schema; a schema that is not a record becomes the column ``value``."""
     reader = _Reader()
     if isinstance(schema, dict) and schema.get("type") == "record":
         fields = reader.record(schema, frozenset())
@@ -63,7 +63,7 @@ def avro_columns(schema: Any) -> tuple[Column, ...]:
 
 
 class _Reader:
-    """Reads one schema. ``named`` are the types with names that came so far; ``inside`` are the records around."""
+    """Reads one schema. ``named`` are the named types so far; ``inside`` are the names of the enclosing records."""
 
     def __init__(self) -> None:
         self.named: dict[str, Any] = {}

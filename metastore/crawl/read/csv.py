@@ -1,11 +1,11 @@
 """Read a CSV file's columns and number of rows: the whole file, in blocks, in bounded memory.
 
 The parser of pyarrow reads every cell as text. The type of a column is the narrowest that fits all its cells: long,
-decimal(38,0), double, date, timestamp, timestamptz, boolean, else string. So a column that looks like numbers for a
-gigabyte and then is not, is a string. Digits that begin with a zero are an identifier (``01234``), no number, and
-whole numbers that no decimal holds stay text: a type holds each value as it is written. Cells that are empty or spell
-a null (``NA``, ``null`` …, pyarrow's list) fit every type. A column without any value is of the null type until files
-are merged.
+decimal(38,0), double, date, timestamp, timestamptz, boolean, else string. So a column that has numbers for a gigabyte,
+and then a word, is a string. Digits that begin with a zero are an identifier (``01234``), not a number. Whole numbers
+that are too long for a decimal stay text, because a type must hold each value as it is written. Cells that are empty or
+spell a null (``NA``, ``null`` …, pyarrow's list) fit every type. A column without any value is of the null type until
+files are merged.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _SPELLED: Final = {
     **dict.fromkeys(("long", "decimal(38,0)"), "^[+-]?(0|[1-9][0-9]*)$"),
     "boolean": "^(?i:true|false)$",
 }
-"""Arrow would take more: 0xFF as a whole number, 1.0 for a decimal without digits, 0 and 1 as booleans."""
+"""The spellings that count; Arrow accepts more: 0xFF as an integer, 1.0 as a decimal(38,0), 0 and 1 as booleans."""
 _NO_DOUBLE: Final = "^[+-]?(0[0-9]|[0-9]{39,}$)"
-"""Digits that are not a double, though Arrow takes them for one."""
+"""Digits that are not a double, although Arrow accepts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def _open(stream: Any, dialect: Dialect, encoding: str, block: int, broken: list
 
 
 def _row_error(file: TextFile, dialect: Dialect, encoding: str, row: Any) -> str:
-    """Say which row has another number of cells than the first: its line, or its number where no line shows it."""
+    """Say which row has another number of cells than the first: its line, or its number if the line is unknown."""
     line = _line_of(file, dialect, encoding, row.expected_columns)
     where = f"row {row.number:,}" if line is None else f"line {line:,}"
     cells = "1 value" if row.actual_columns == 1 else f"{row.actual_columns:,} values"
@@ -173,7 +173,7 @@ def _row_error(file: TextFile, dialect: Dialect, encoding: str, row: Any) -> str
 
 
 def _line_of(file: TextFile, dialect: Dialect, encoding: str, cells: int) -> int | None:
-    """Return the line in which the first row begins that has not so many cells: pyarrow counts rows, not lines."""
+    """Return the line in which the first row with another number of cells begins: pyarrow counts rows, not lines."""
     with file.open() as stream:
         lines = csv.reader(io.TextIOWrapper(stream, encoding, "replace", newline=""), delimiter=dialect.delimiter)
         begin = 1
@@ -188,7 +188,7 @@ def _line_of(file: TextFile, dialect: Dialect, encoding: str, cells: int) -> int
 
 
 def _look(guess: _Guess, cells: Any) -> None:
-    """Widen ``guess`` to what ``cells`` hold."""
+    """Widen ``guess`` so that it fits ``cells``."""
     guess.lines = guess.lines or pc.any(pc.match_substring(cells, "\n")).as_py() is True
     if guess.type == "string":
         return
@@ -205,7 +205,10 @@ def _narrowest(values: Any) -> str:
 
 
 def _fits(values: Any, name: str) -> bool:
-    """Return whether all ``values`` have the type ``name``. The first few go first, because most types fail there."""
+    """Return whether all ``values`` have the type ``name``.
+
+    The first few are checked first, because most types fail there.
+    """
     return not is_null(name) and all(_all_are(part, name) for part in (values[:_FEW], values[_FEW:]))
 
 

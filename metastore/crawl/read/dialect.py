@@ -5,8 +5,8 @@ row is a header if it looks different from the rows below: they have numbers, da
 all is text, it is a header if its cells are distinct. Without a header columns are named as Spark names them, ``_c0``
 …; so is a column whose header is empty (a data frame's index).
 
-The last row of a text that goes on behind the sample may be cut off, so it is ignored. Only whole rows decide: where
-there are not two of them, a greater sample is needed.
+If the text goes on after the sample, its last row may be cut off, so it is ignored. Only whole rows decide: if there
+are fewer than two, a larger sample is needed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Rows:
 def sniff(text: str, *, tabs: bool, cut: bool = False) -> Dialect | None:
     """Return the dialect of a file that begins with ``text``, or None if that holds too few rows to know it.
 
-    ``tabs``: its name says that it has tabs; ``cut``: the file goes on behind ``text``.
+    ``tabs``: its name says that it has tabs; ``cut``: the file goes on after ``text``.
     """
     text = text.removeprefix("\ufeff")
     read = {delimiter: _read(text, delimiter, cut=cut) for delimiter in (("\t",) if tabs else DELIMITERS)}
@@ -96,7 +96,7 @@ def _read(text: str, delimiter: str, *, cut: bool) -> _Rows:
 
 
 def _score(rows: list[list[str]]) -> tuple[bool, int, int]:
-    """Tell how well a delimiter fits: by the most even rows, and among equals by more fields."""
+    """Rate a delimiter: by the number of rows of equal width, and then by the number of fields."""
     widths = Counter(map(len, rows))
     width, count = max(widths.items(), key=lambda pair: (pair[1], pair[0]), default=(1, 0))
     return width > 1, count, width

@@ -1,6 +1,6 @@
 """The facts about one file, and the sum of the statistics of files and row groups.
 
-The values of ``ColumnStats`` are Python values that compare as the column's type does; times are integers, in
+The values of ``ColumnStats`` are Python values that compare as the column's type does. Times are integers, in
 nanoseconds since 1970, so that dates and timestamps of any unit compare with each other. None means *not known*: one
 part without a count of nulls makes the sum unknown, one part without bounds (though it holds values) makes the bounds
 unknown. ``text`` writes a value as the statistics show it.
@@ -21,7 +21,7 @@ from metastore.columns.types import parse
 __all__ = ["MAX_TEXT", "ColumnStats", "FileFacts", "Unreadable", "merge_stats", "nanoseconds", "text"]
 
 MAX_TEXT: Final = 256
-"""The longest bound that is kept, in characters. One with a NUL is not: PostgreSQL stores none."""
+"""The longest bound that is kept, in characters. A bound with a NUL is not kept, because PostgreSQL cannot store it."""
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 (UTC, as all of them)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
@@ -41,8 +41,8 @@ class ColumnStats(NamedTuple):
 class FileFacts:
     """A file that can be read. ``name`` is its path relative to its data set's folder, with slashes.
 
-    ``dialect`` is what a reader must know, and files of one table share (delimiter, header, …); ``hints`` what may
-    differ between them (compression, the spelling of nulls).
+    ``dialect`` has the options that a reader must know, and that files of one table share (delimiter, header, …);
+    ``hints`` has options that may differ between them (compression, the spelling of nulls).
     """
 
     name: str
@@ -91,7 +91,7 @@ def nanoseconds(value: dt.date) -> int:
 
 
 def text(value: Any, kind: str) -> str | None:
-    """Write ``value`` of a column of the type ``kind``; None where there is nothing that could be shown."""
+    """Write ``value`` of a column of the type ``kind``; None if it cannot be shown."""
     name = parse(kind).name
     if value is None:
         return None

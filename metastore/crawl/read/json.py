@@ -1,10 +1,10 @@
 """Read a JSON file's columns and number of rows: lines of objects, an object over several lines, or one array.
 
 The whole file is read in bounded memory. Lines go through pyarrow block by block, and the types of the blocks are
-widened. pyarrow has a cell for each column in each row, so memory would grow by the square where keys are ids: a
-block with fields that are not known yet is read in small pieces, and more than ten thousand fields are a failure.
+widened. pyarrow has a cell for each column in each row, so memory would grow quadratically if keys are ids. So a block
+with fields that are not known yet is read in small pieces, and more than ten thousand fields are a failure.
 :mod:`json_values` types a block whose values do not agree (a number here, a string there), and every file that is not
-lines. Spark reads such a file with its option ``multiLine``, which the dialect keeps. Strings stay strings, whatever
+lines. Spark reads these files with its option ``multiLine``, which the dialect keeps. Strings stay strings, whatever
 they look like, as with Spark. Columns are in the order of their first appearance.
 """
 
@@ -122,7 +122,7 @@ def _line_blocks(stream: IO[bytes]) -> Iterator[_Block]:
 
 
 def _pieces(block: bytes) -> Iterator[bytes]:
-    """Yield whole lines of about as many bytes as a piece has."""
+    """Yield pieces of whole lines, each of about ``_PIECE`` bytes."""
     at = 0
     while at < len(block):
         end = block.find(b"\n", at + _PIECE) + 1 or len(block)
@@ -143,7 +143,7 @@ def _table(block: bytes, known: Any = None) -> Any:
 
 
 def _joined(known: Any, more: Any) -> Any:
-    """Return the fields of both; where they do not agree, those of the first."""
+    """Return the fields of both schemas; only those of the first if the two do not agree."""
     plain = pa.schema([_plain_field(field) for field in more])
     try:
         return pa.unify_schemas([known, plain], promote_options="permissive")
@@ -173,7 +173,7 @@ def _check_lines(block: bytes, rows: int, line: int) -> None:
 
 
 def _is_rounded(table: Any, block: bytes) -> bool:
-    """Return whether pyarrow may have made a double of a whole number that is too great for a long."""
+    """Return whether pyarrow may have read a whole number that is too large for a long as a double."""
     return any(map(_is_floating, table.schema.types)) and _LONG_NUMBER.search(block) is not None
 
 
@@ -203,7 +203,7 @@ def _plain_field(field: Any) -> Any:
 
 
 def _plain(kind: Any) -> Any:
-    """Return ``kind`` with the timestamps that pyarrow makes of some strings as strings."""
+    """Return ``kind`` with string for each timestamp, because pyarrow makes timestamps of some strings."""
     if pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_list(kind):

@@ -1,8 +1,8 @@
-"""JSON text as a stream of objects, and the columns of objects: for text that pyarrow's reader does not take.
+"""JSON text as a stream of objects, and the columns of objects: for text that pyarrow's reader does not accept.
 
 ``objects`` reads one array of objects, or objects one after another over any number of lines. It holds one of them in
-memory at a time. ``columns_of`` types rows as Spark does: boolean, long (decimal(38,0) where it is too great, string
-where that is too small), double, string, list, struct. A field whose values do not agree is a string.
+memory at a time. ``columns_of`` types rows as Spark does: boolean, long (decimal(38,0) if a long is too small, string
+if that is too small as well), double, string, list, struct. A field whose values do not agree is a string.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _BETWEEN: Final = " \t\r\n,"
 def objects(stream: IO[bytes], encoding: str, line: int = 1, *, one: bool = False) -> Iterator[dict[str, Any]]:
     """Yield the objects of ``stream``, whose text begins with the line of the number ``line``.
 
-    ``one``: there must be no more than one outside of an array, because Spark reads only the first of a file then.
-    Raises NotThisFormat, with the line, for a value that is not an object and for text that is damaged or cut off.
+    ``one``: at most one object may be outside of an array, because Spark reads only the first one there. Raises
+    NotThisFormat, with the line, for a value that is not an object and for text that is damaged or cut off.
     """
     decoder = json.JSONDecoder()
     text = _Text(stream, encoding, line)
@@ -53,7 +53,7 @@ def objects(stream: IO[bytes], encoding: str, line: int = 1, *, one: bool = Fals
 
 
 class _Text:
-    """The part of the text that is in memory, and the place in it that is read next."""
+    """The part of the text that is in memory, and the next place to read in it."""
 
     def __init__(self, stream: IO[bytes], encoding: str, line: int) -> None:
         self.stream, self.decoder = stream, codecs.getincrementaldecoder(encoding)("strict")
@@ -61,14 +61,14 @@ class _Text:
         self._counted, self._line = 0, line
 
     def line(self, at: int | None = None) -> int:
-        """Return the line of a place in the buffer, which is not before one that was asked for; None: the next one."""
+        """Return the line of a place in the buffer (None: the next place); places never go back between calls."""
         at = self.at if at is None else at
         self._line += self.buffer.count("\n", self._counted, at)
         self._counted = at
         return self._line
 
     def skip(self, chars: str) -> str:
-        """Pass over ``chars``; return the next character, or "" at the end."""
+        """Skip ``chars``; return the next character, or "" at the end."""
         while True:
             while self.at < len(self.buffer):
                 if self.buffer[self.at] not in chars:
@@ -78,10 +78,10 @@ class _Text:
                 return ""
 
     def more(self) -> bool:
-        """Read on; forget what was read before."""
+        """Read more text, and drop the part that was read before; return False at the end."""
         if self.ended:
             return False
-        self.line()  # counts the lines that are forgotten
+        self.line()  # counts the lines before they are dropped
         self._counted = 0
         data = self.stream.read(max(_CHUNK, len(self.buffer) - self.at))
         self.ended = not data
@@ -106,7 +106,7 @@ class _Text:
 
 
 def columns_of(rows: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
-    """Return the columns of ``rows``, in time and memory that grow with the rows alone."""
+    """Return the columns of ``rows``, in time and memory that grow only with the rows."""
     root = _Seen()
     for row in rows:
         root.add(row)
@@ -114,7 +114,7 @@ def columns_of(rows: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
 
 
 class _Seen:
-    """The values that were seen in one place. Fields are added to, not merged: keys may be as many as rows."""
+    """The values that were seen at one place. Fields are added to, not merged: keys may be as many as rows."""
 
     __slots__ = ("element", "fields", "scalar")
 
@@ -124,7 +124,7 @@ class _Seen:
         self.element: _Seen | None = None
 
     def add(self, value: Any) -> None:
-        """Add a value. Values of different forms are a string."""
+        """Add a value. If values have different forms, the type is string."""
         if isinstance(value, dict):
             self.fields = {} if self.fields is None else self.fields
             for name, below in value.items():

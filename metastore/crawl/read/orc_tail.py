@@ -1,8 +1,8 @@
 """The end of an ORC file, and how much its footer unpacks to.
 
 A file ends with the footer, the postscript (a protobuf message) and one byte, the postscript's length. The footer is
-packed in chunks: 3 bytes with the length, and whether the chunk is packed; each unpacks to at most the block size of
-the postscript (ORC specification v1, "Postscript" and "Compression"). So the headers of the chunks show a bound for
+packed in chunks: 3 bytes with the length, and whether the chunk is packed. Each chunk unpacks to at most the block size
+of the postscript (ORC specification v1, "Postscript" and "Compression"). So the headers of the chunks show a bound for
 what the library would unpack, without unpacking.
 """
 
@@ -61,7 +61,7 @@ class OrcFile(io.RawIOBase):
         data: bytes = self._source.read(end - begin)
         return data
 
-    # --- what the library calls
+    # --- the methods that the library calls
 
     def readable(self) -> bool:
         return True
@@ -85,7 +85,7 @@ class OrcFile(io.RawIOBase):
 
 
 def _most(footer: bytes, block: int) -> int:
-    """Return what the chunks of a footer unpack to at most."""
+    """Return an upper bound of the bytes to which the chunks of a footer unpack."""
     at = most = 0
     while at + 3 <= len(footer):
         header = int.from_bytes(footer[at : at + 3], "little")
@@ -96,7 +96,7 @@ def _most(footer: bytes, block: int) -> int:
 
 
 def _numbers(message: bytes) -> dict[int, int]:
-    """Return the numbers among the fields of a protobuf message, as far as it can be read."""
+    """Return the integer fields of a protobuf message, up to the first field that is neither a varint nor bytes."""
     numbers: dict[int, int] = {}
     at = 0
     while at < len(message):

@@ -1,7 +1,7 @@
 """The row name of a data set in the catalog, and the signature of its files. Pure.
 
-The *row name* is the location. If the location is too long or no clean name, the row name is its beginning and a hash.
-In both cases it begins like the location of each folder above, so the rows below a folder are listed by prefix.
+The *row name* is the location. If the location is too long or is not a clean name, the row name is its beginning and a
+hash. In both cases it begins like the location of each folder above, so the rows below a folder are listed by prefix.
 
 The *signature* is a hash over name, size and time (or ETag) of each file, and over the version of the rules by which
 files are read. If the signature is unchanged, the files need not be read.
@@ -46,7 +46,7 @@ def location_row(location: str) -> str:
 
 
 def prefix_of(path: str) -> str:
-    """Return what the names of the rows of ``path``, and of all below it, begin with."""
+    """Return the common prefix of the row names of ``path`` and of everything below it."""
     return _beginning(location_of(path))
 
 

@@ -7,10 +7,10 @@
     times of two precisions    the finer                   varchar, char with string string
     fixed with binary          binary                      list, map, struct         part by part, fields united
 
-Everything else has no such type (None). A struct's field that one side lacks becomes nullable. Text formats know no
-types but those that are guessed from their values; for them ``widest`` ends in double (numbers) or string (all else)
-where ``widen`` ends in None. Of a text format's decimals, which are whole numbers too great for a long, and doubles it
-ends in string: a double would round them.
+Everything else has no such type (None). A struct's field that one side lacks becomes nullable. The types of text
+formats are only guessed from values; for them ``widest`` returns double (numbers) or string (all else) where ``widen``
+returns None. For a decimal of a text format, which is a whole number too large for a long, and a double it returns
+string: a double would round the decimal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from metastore.columns.types import Atomic, External, Field, Nested, Type, parse
 __all__ = ["NULL_TYPE", "is_null", "known", "widen", "widest"]
 
 NULL_TYPE: Final = str(External("null"))
-"""How a column without any value is typed (what Arrow calls null)."""
+"""The type of a column without any value (Arrow's null)."""
 
 _WHOLE: Final = {"byte": 3, "short": 5, "int": 10, "long": 19}
 _FLOATING: Final = ("float", "double")
@@ -52,7 +52,7 @@ def widen(a: str, b: str) -> str | None:
 
 
 def widest(a: str, b: str) -> str:
-    """Return the type that holds both, string where only text does."""
+    """Return the type that holds both; string if only text does."""
     return a if a == b else _cached_widest(a, b) if len(a) + len(b) < _LONG else str(_widest(parse(a), parse(b)))
 
 
@@ -62,7 +62,7 @@ def _cached_widest(a: str, b: str) -> str:
 
 
 def known(kind: str) -> str:
-    """Return ``kind`` with each null in it as string: how Spark reads text without any value."""
+    """Return ``kind`` with string for each null type in it, as Spark reads text without any value."""
     return str(_known(parse(kind)))
 
 

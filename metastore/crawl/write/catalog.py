@@ -1,9 +1,9 @@
 """The crawler's access to the store: the only part that reads and writes tables.
 
 :class:`StoreCatalog` finds many data sets in few round trips and creates many new tables in one commit. It writes
-any other plan in one transaction: the table, its partitions, the statistic ``crawl`` and the row of the data set.
-The transaction validates what it read, so a plan never overwrites what it did not see; after a lost race the crawler
-plans again. The row's unique name keeps two crawls from creating two tables for one location.
+any other plan in one transaction: the table, its partitions, the statistic ``crawl`` and the row of the data set. The
+transaction validates what it read, so a plan never overwrites a change that it did not see; after a lost race the
+crawler plans again. The row's unique name keeps two crawls from creating two tables for one location.
 
 ``open_catalog`` keeps one store open for each worker process and crawl, for Spark uses a worker for many tasks.
 """
@@ -52,7 +52,7 @@ def check_target(store: metastore.Store, target: Names) -> None:
 
 
 def prepare(store: metastore.Store, target: Names) -> None:
-    """Create those of the metalake, catalog and schema of ``target`` that are missing."""
+    """Create the metalake, catalog and schema of ``target`` if they are missing."""
     if not store.metalakes.exists(target[:1]):
         store.metalakes.create(target[:1], if_exists="return")
     if not store.catalogs.exists(target[:2]):
@@ -109,7 +109,7 @@ class StoreCatalog:
         return set(there)
 
     def catalog(self, names: Names) -> Catalog | None:
-        """Return the catalog at ``names``, as it was at the first call; None if there is none."""
+        """Return the catalog at ``names``, as it was at the first call; None if it does not exist."""
         if names not in self._catalogs:
             (catalog,) = self.store.catalogs.load_many([names])
             if catalog is None:
@@ -132,7 +132,7 @@ class StoreCatalog:
     def _tables(
         self, datasets: Sequence[Dataset], rows: Sequence[Source | None], unseen: AbstractSet[str]
     ) -> tuple[list[Table | None], set[int]]:
-        """Return the table that each row leads to if it has that location, else the one at its path; and the drops."""
+        """Return each row's table if its location fits, else the one at its path; and the ids of tables in drops."""
         ids = [row.own_table for row in rows if row is not None and row.own_table is not None]
         live, drops = self.store.sources.tables_and_drops(ids)
         by_id = {table.id: table for table in live if table is not None}
@@ -268,11 +268,13 @@ class StoreCatalog:
         return [replace(one, attempts=int(wrote and at == 0)) for at, one in enumerate(done)]
 
     def _write_all(self, tx: Any, requests: Sequence[Request]) -> list[Applied]:
-        """Plan on what the transaction reads, and write the plans. A plan that writes nothing has 0 attempts.
+        """Plan against the rows that the transaction reads, and write the plans.
 
-        The commit validates what is read here. So an absent table is created without a read: to validate a missing
-        name would block other writers of the schema. Partitions come from an earlier listing, and are listed again
-        where the plan writes any: people may have changed them since.
+        A plan that writes nothing has 0 attempts.
+
+        The commit validates the reads that are made here. So an absent table is created without a read: to validate a
+        missing name would block other writers of the schema. Partitions come from an earlier listing, and are listed
+        again if the plan writes any: people may have changed them since.
         """
         first = requests[0][0].path
         catalog = self.catalog(first[:2])

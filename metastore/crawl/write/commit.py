@@ -1,13 +1,13 @@
 """Write the data sets of a task to the catalog, on the executors: concurrently, and safely when run twice.
 
-1. Load what the catalog has of the task's data sets, in a few round trips.
-2. Decide what the files become, and plan each table against what was loaded. Unchanged tables end here.
+1. Load the catalog's state of the task's data sets, in a few round trips.
+2. Decide which tables the files become, and plan each table against the loaded state. Unchanged tables end here.
 3. Create new tables many at once, in one commit. Change existing tables a few at once.
 4. If another process wins the race, write each data set in a separate transaction. It plans again on fresh
    reads until it commits, so edits of people are merged.
 
-Spark repeats a task whose executor died. The repeated task finds its tables in place and writes nothing.
-A data set that fails stops no other. Only when the database is gone, the task does not try the rest.
+Spark repeats a task whose executor died. The repeated task finds its tables in place and writes nothing. A data set
+that fails does not stop the others. Only when the database is gone, the task does not try the rest.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ Request = tuple[Dataset, CatalogState, Decide]
 class Applied:
     """The result of a transaction: its plan, and the path and version of the table.
 
-    ``attempts`` counts how often the crawler planned and sent it, ``conflicts`` how many of these lost a race.
+    ``attempts`` counts how often the crawler planned and sent the data set, ``conflicts`` how many of these lost a
+    race.
     """
 
     plan: TablePlan
@@ -146,7 +147,10 @@ class _Task:
         return lambda stored: plan_table(dataset, stored, self.is_gone, self.policies.on_type_change)
 
     def is_gone(self, location: str) -> bool:
-        """Return whether the files are gone from a location below the given paths. No other is judged."""
+        """Return whether the files are gone from a location below the given paths.
+
+        Any other location counts as not gone.
+        """
         path = path_of(location)
         below = any(path == root or any_below(root, [path]) for root in self.judged)
         return below and is_gone(location, self.options)
@@ -181,7 +185,7 @@ def commit_groups(
 
 
 def _shapes(task: _Task, groups: Sequence[Group]) -> tuple[list[Dataset], list[Failure]]:
-    """Decide what all candidates become."""
+    """Decide which tables all candidates become."""
     task.look(candidate.table for candidate, _ in groups if not (candidate.apart or candidate.known))
     many = _already_many(task, groups)
     datasets: list[Dataset] = []
@@ -231,7 +235,7 @@ def _unclaimed(task: _Task, datasets: Sequence[Dataset], states: Sequence[Catalo
 
 
 def _settle_or_write(task: _Task, wishes: Iterable[Wish | Failure]) -> Iterator[Row]:
-    """Plan all data sets on what was loaded; write those that need it."""
+    """Plan all data sets against the loaded state; write those that need it."""
     new: list[NewDataset] = []
     rest: list[Wish] = []
     for wish in wishes:
@@ -273,7 +277,7 @@ class _Writer:
     """Commits of several tables that lost a race; the next row that is written reports them."""
 
     def create(self, new: Sequence[NewDataset]) -> Iterator[Row]:
-        """Create new tables at once. If that fails, write each on its own, on what others have created meanwhile."""
+        """Create new tables at once. If that fails, write each on its own, after a new look at the catalog."""
         catalog, rest = self.task.catalog, [(dataset, state) for dataset, state, _ in new]
         try:
             if self.lost is None and catalog.create(new):
@@ -357,7 +361,7 @@ def _rows(dataset: Dataset, done: Applied, dry_run: bool = False) -> Iterator[Ro
 
 
 def _overtaken(dataset: Dataset, state: CatalogState) -> Iterator[Row]:
-    """Yield what the newer crawl wrote of the data set; it may have dropped the table."""
+    """Yield the result that the newer crawl wrote for the data set; it may have dropped the table."""
     table = state.table
     path = format_path(dataset.path if table is None else table.names)
     if table is not None and state.source is not None:

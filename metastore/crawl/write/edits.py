@@ -1,8 +1,8 @@
-"""Read what people have put on a table that the crawler made, beside the table's own document.
+"""Find out whether people have put anything on a table that the crawler made, beside the table's own document.
 
-Tags, policies, rights, other relations and an owner, except the owner who was noted because the crawler created the
-table; statistics and partitions that are not the crawler's, properties that people gave to the crawler's partitions,
-and rows of other kinds.
+These relations count: tags, policies, rights, others that are declared, and an owner, except the owner who was noted
+because the crawler created the table. These rows count: statistics and partitions that are not the crawler's, the
+crawler's partitions if people gave them properties, and rows of other kinds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["has_more"]
 
 
 def has_more(sources: Any, table: Table) -> bool:
-    """Return whether people have put anything on ``table``. ``sources`` are those of a store or a transaction."""
+    """Return whether people have put anything on ``table``. ``sources``: the sources of a store or a transaction."""
     related = any(not _is_first_owner(row, other, table) for row, other in sources.relations(table))
     return related or any(not _is_own(row) for row in sources.rows(table))
 

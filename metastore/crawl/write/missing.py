@@ -2,17 +2,18 @@
 
 A data set is gone if it was crawled before, is below a crawled path, and has no listed file. It does not count as gone
 if the crawler could not see it: if a folder above or below could not be listed, or patterns left it out. A listing can
-lack existing files, so the data set's location is asked before anything is written: files that are back keep the table.
+lack existing files, so the data set's location is checked before anything is written: files that are back keep the
+table.
 
 The mark is the property ``crawl.missing``, whose value is the time. The crawler removes it when the files are back.
 It drops a table only if nothing but the crawler has changed it, and people have put nothing on it, and marks it
 otherwise. Each table is settled in one transaction on fresh reads.
 
-Where more than a share of the tables is gone at once, or all below one of the paths, the lake itself may be away. Then
-the crawl drops nothing, and a note says so.
+If more than a share of the tables is gone at once, or all below one of the paths, the lake itself may be unavailable.
+Then the crawl drops nothing, and a note says so.
 
-The row of a dropped table stays for a week, without a table: it says when the files were seen to be gone, to crawls
-that began to list before that.
+The row of a dropped table stays for a week, without a table: it tells crawls that began to list earlier when the files
+were seen to be gone.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _REMEMBERED: Final = 7 * 86_400_000_000
 
 
 def missed(lost: Iterable[Entry], listing: Listing, listed: int) -> list[Entry]:
-    """Return the rows whose data sets are certainly gone, as a listing that began at ``listed`` can tell."""
+    """Return the rows whose data sets are certainly gone, judged by a listing that began at ``listed``."""
     unseen = sorted({f.path for f in listing.failures} | {n.path for n in listing.notes} | listing.left_out)
     return [
         entry for entry in lost if not (is_newer(entry.row, listed) or _is_hidden(path_of(entry.row.location), unseen))
@@ -65,7 +66,7 @@ def _is_hidden(path: str, unseen: list[str]) -> bool:
 class Seen:
     """When the files were seen to be gone, as text and in the database's time, and the name of the crawl's record.
 
-    ``options`` open the locations that are asked.
+    ``options`` open the locations that are checked.
     """
 
     at: str
@@ -153,7 +154,7 @@ def _ask(row: Source, seen: Seen) -> None:
 
 
 def _action(store: Store, entry: Entry, policy: OnMissing) -> Action | None:
-    """Return what a crawl would do."""
+    """Return the action that a crawl would take."""
     if entry.path is None or entry.row.own_table is None:
         return None
     if policy != "drop" or _is_edited(entry.row, entry.version):
@@ -189,7 +190,7 @@ def _settling(catalog: Catalog, row: Source, policy: OnMissing, seen: Seen) -> C
         (fresh,) = tx.sources.load_many(catalog, [row.name])
         if fresh is None or fresh.version != row.version:
             return None  # another crawl was faster, and its reads are newer
-        _ask(row, seen)  # as late as can be: jobs that overwrite files delete them first
+        _ask(row, seen)  # as late as possible: jobs that overwrite files delete them first
         if _is_settled(fresh):
             tx.sources.put_many(catalog, [], [row.name])
             return None

@@ -4,13 +4,13 @@ The plan is a three-way merge of the present *files*, the *catalog*, and the cra
 statistic ``crawl``, an owned row that the same commit writes). A difference between now and before is new in the files,
 and is written. A difference between before and the catalog is an edit of people, and stays:
 
-* Columns: new columns are added before the partition columns. A changed type is kept and noted, or widened if one type
-  holds both, or fails the table, as the policy says. A column becomes nullable when the files have nulls. A column
-  that people dropped or renamed is not added again. A column that no file has any more is kept and noted. Comments
-  never change.
+* Columns: new columns are added before the partition columns. If a type has changed, the catalog's type is kept and
+  noted, or widened if one type holds both, or the table fails, as the policy says. A column becomes nullable when the
+  files have nulls. A column that people dropped or renamed is not added again. A column that is in no file now is kept
+  and noted. Comments never change.
 * Properties: only those that begin with ``crawl.`` and have changed in the files. They tell a reader how to read the
   files. ``crawl.missing`` is removed, because the files are back.
-* Format: as properties. Location: only if the table has none, or if the old one is gone.
+* Format: like properties. Location: only if the table has none, or if the old one is gone.
 * Partitions: those without ``numFiles`` belong to people. Among the others, new ones are added, and ones with other
   figures are replaced (their other properties stay). Missing ones are removed, unless a file or folder could not be
   read, the partition's own folder has files after all, or people have written on it. A table's partitioning never
@@ -57,7 +57,7 @@ PREFIX: Final = "crawl."
 """The prefix of the names of the crawler's own properties."""
 
 MISSING: Final = f"{PREFIX}missing"
-"""The property that says since when a table's files are gone."""
+"""The property with the time since which a table's files are gone."""
 _OWNED_BY: Final = "numFiles"
 PART_PROPERTIES: Final = frozenset({_OWNED_BY, "numRows", "totalSize"})
 """The properties of the crawler's partitions."""
@@ -86,13 +86,16 @@ class StoredPart:
 
     @property
     def is_edited(self) -> bool:
-        """Whether people have written on it."""
+        """Whether people have changed it."""
         return self.measured or bool(self.properties.keys() - PART_PROPERTIES)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """The table ``names`` in the catalog. ``seen`` is what the crawler saw before; None: it never saw the table."""
+    """The table ``names`` in the catalog.
+
+    ``seen`` is its statistic ``crawl`` from before; None: the crawler never saw the table.
+    """
 
     columns: tuple[Column, ...]
     partitioning: tuple[str, ...] = ()
@@ -155,7 +158,7 @@ def plan_table(
     is_gone: Callable[[str], bool] = lambda _: False,
     on_type_change: OnTypeChange = "report",
 ) -> TablePlan:
-    """Return the plan of ``dataset``. ``is_gone`` tells whether a location has no files any more.
+    """Return the plan of ``dataset``. ``is_gone`` tells whether the files of a location are gone.
 
     Raises LocationTaken if the table has other files, TypeChanged if a type has changed and the policy is to fail.
     """
@@ -260,7 +263,7 @@ class _Columns:
         self.kept: dict[str, str] = {}
 
     def missing(self) -> dict[str, str]:
-        """Return the types of the columns that the files had before and have no more."""
+        """Return the types of the columns that the files had before, but do not have now."""
         names = {column.name for column in self.dataset.columns}
         return {name: seen["type"] for name, seen in self.before.items() if name not in names}
 

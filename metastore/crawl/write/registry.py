@@ -1,4 +1,4 @@
-"""The registry of crawled data sets: what the catalog has below the crawled paths, and so which files must be read.
+"""The registry of crawled data sets: the catalog's rows below the crawled paths show which files must be read.
 
 The rows below a path are listed in pages of a thousand, and their tables are looked up by id: two round trips for a
 thousand data sets. A data set is *settled* if its row has the present signature of its files, its table is live, and

@@ -1,7 +1,8 @@
 """The record of a crawl: an owned row of the catalog, named by the time when the crawl began, bounded in size.
 
 Its state is *running* before the first file is read, and done, failed or interrupted at the end. A record that stays
-*running* is of a crawl that was killed. A crawl that finds nothing new writes no record; a dry run neither.
+*running* belongs to a crawl that was killed. A crawl that finds nothing new writes no record, and neither does a dry
+run.
 """
 
 from __future__ import annotations

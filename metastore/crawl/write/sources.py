@@ -1,7 +1,7 @@
 """The catalog's row of a data set after its crawl. Pure.
 
-The row (:mod:`metastore.kinds.source`) leads from a location to its table, also after people have moved the table.
-It holds everything that the report needs, so the next crawl reads neither files nor tables while nothing has changed.
+The row (:mod:`metastore.kinds.source`) leads from a location to its table, even after people have moved the table. It
+holds everything that the report needs, so the next crawl reads neither files nor tables while nothing has changed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def source_fields(
 
 
 def is_newer(row: Source | None, listed: int) -> bool:
-    """Return whether a row was written by a crawl that began to list after ``listed``; 0: at no known time."""
+    """Return whether a row was written by a crawl that began to list after ``listed``; False if that is 0, unknown."""
     return row is not None and 0 < listed < row.listed
 
 

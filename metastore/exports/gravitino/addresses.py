@@ -1,7 +1,7 @@
-"""Find each entity's place in Gravitino: its id there, and those of the metalake, catalog and schema above it.
+"""Find each entity's place in Gravitino: its id there, and the ids of the metalake, catalog and schema above it.
 
-An imported entity keeps Gravitino's id. Any other gets an id that follows from the store's, so that each export gives
-the same one. Memory: one entry for each entity.
+An imported entity keeps Gravitino's id. Any other entity gets an id that is computed from the store's id, so that every
+export gives the same one. Memory: one entry for each entity.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Address(NamedTuple):
 
     @property
     def ids(self) -> dict[str, int]:
-        """The columns that name the ids above, and its own."""
+        """The columns with the ids above, and with its own id."""
         above = {f"{kind}_id": key for kind, key in zip(_ABOVE, self.above, strict=False)}
         return {**above, f"{self.shape.prefix}_id": self.id}
 
 
 class Addresses:
-    """The addresses of what is exported, by kind and names."""
+    """The addresses of the exported entities, by kind and names."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[str, Names], Address] = {}
@@ -60,19 +60,22 @@ class Addresses:
         return address
 
     def forget(self, kind: str, names: Names) -> None:
-        """Leave an entity out that has no row there."""
+        """Leave out an entity that has no row in Gravitino."""
         del self._of[kind, names]
 
     def parent_is_there(self, names: Names) -> bool:
-        """Whether what is above these names was not left out."""
+        """Whether the parent of these names is exported."""
         return len(names) == 1 or (_ABOVE[len(names) - 2], names[:-1]) in self._of
 
     def get(self, kind: str, names: Names) -> Address | None:
-        """Return the address of an entity, None: it is left out."""
+        """Return the address of an entity; None if it is left out."""
         return self._of.get((kind, names))
 
     def _id(self, group: Group) -> int:
-        """Return the id that the entity had there. A copy has the same origin, and gets another id, as what is new."""
+        """Return the id that the entity had in Gravitino, or a new one.
+
+        A copy has the origin of its original, so it gets a new id.
+        """
         line, origin = group.entity, group.origin
         if origin is not None and (line.kind, int(origin.doc["key"])) not in self._taken:
             return int(origin.doc["key"])

@@ -1,4 +1,4 @@
-"""Compare the store with what an import would read there: field by field, row by row, relation by relation.
+"""Compare the store with the result of an import from Gravitino: field by field, row by row, relation by relation.
 
 So the report names every loss: a value that Gravitino's row cannot hold, or that the database changes, reads back
 differently. Memory: a hash for each entity.
@@ -26,7 +26,10 @@ _MOST: Final = 5
 
 
 def compare(here: BinaryIO, addresses: Addresses, there: BinaryIO, report: ExportReport) -> None:
-    """Name in ``report`` each difference of the two files. ``there``: read back from Gravitino's tables."""
+    """Report each difference between the two files.
+
+    ``there``: the lines that were read back from Gravitino's tables.
+    """
 
     def key_here(group: Group) -> Key | None:
         address = addresses.get(group.entity.kind, group.entity.names)
@@ -69,7 +72,7 @@ def _name(group: Group, here: Seen, there: Seen | None, report: ExportReport) ->
 
 
 def _here(group: Group) -> Seen:
-    """Return what the store shows of an entity. Where data lies is a property of a table there."""
+    """Return the parts of an entity as the store has them. A table's location becomes a property, as in Gravitino."""
     version, audit = standing(group)
     seen = _seen(group, version, audit)
     location = group.entity.doc.get("location") if group.entity.kind == "table" else None
@@ -107,6 +110,6 @@ def _seen(group: Group, version: int, audit: Mapping[str, Any]) -> Seen:
 
 
 def _column(doc: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a column without its ids: a read of Gravitino's rows gives others."""
+    """Return a column without its ids, because an import gives other ids."""
     bare = {key: value for key, value in doc.items() if key != "id"}
     return {**bare, "fields": [_column(one) for one in doc["fields"]]} if "fields" in doc else bare

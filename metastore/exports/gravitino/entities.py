@@ -1,4 +1,4 @@
-"""The rows of an entity: for each kind its own row, those of its version, and those of what it owns.
+"""The rows of an entity: for each kind its own row, the rows of its version, and the rows of what it owns.
 
 It is the reverse of :mod:`metastore.imports.gravitino.things`. A value without a column there is left out here; the
 comparison at the end finds that, and the report names it.
@@ -34,7 +34,7 @@ from metastore.transfer.lines import OwnedLine
 __all__ = ["NoPlace", "Said", "TablesRow", "owned_rows", "rows_of"]
 
 TablesRow = tuple[str, dict[str, Any]]
-"""A table, and a row of it."""
+"""The name of a table, and one of its rows."""
 _CREATED: Final = 1
 """The column_op_type of a column that came with a version."""
 _PROVIDERS: Final = {"fileset": "fileset", "model": "model"}
@@ -74,14 +74,14 @@ class Said:
 
     @cached_property
     def version(self) -> int:
-        """The number of its version."""
+        """The number of the entity's version."""
         return self.standing.version
 
     @cached_property
     def column_ids(self) -> Mapping[int, int]:
-        """Gravitino's ids of a table's columns, by the store's."""
+        """Gravitino's ids of a table's columns, by the store's ids."""
         origin = self.group.origin
-        # the origin names this entity, not the one that it was copied from
+        # use the origin only if it names this entity, not the one that it was copied from
         same = origin is not None and int(origin.doc["key"]) == self.address.id
         there = origin.doc["values"].get("columns", {}) if origin is not None and same else {}
         known = {ours: int(theirs) for theirs, ours in there.items()}
@@ -95,7 +95,7 @@ class Said:
         return {**self.address.ids, **named, **standing, "updated_at": self.now, "deleted_at": 0, **values}
 
     def beside(self, **values: Any) -> dict[str, Any]:
-        """Return a row of its version."""
+        """Return a row that belongs to the entity's version."""
         return {**self.address.ids, "version": self.version, "audit_info": self.audit, "deleted_at": 0, **values}
 
 
@@ -278,7 +278,7 @@ _MAKERS: Final[Mapping[str, Make]] = {
 }
 
 
-# --- what an entity owns
+# --- the rows that an entity owns
 
 
 def owned_rows(said: Said) -> Iterator[TablesRow]:

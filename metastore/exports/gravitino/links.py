@@ -1,4 +1,4 @@
-"""The rows of relations: tags and policies on objects, owners, memberships, and what roles grant."""
+"""The rows of relations: tags and policies on objects, owners, memberships, and the grants of roles."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _end(address: Address) -> dict[str, Any]:
 
 
 def _attached(said: Said, line: RelationLine, to: Address) -> Iterator[TablesRow]:
-    """Yield the row of a tag or a policy; there are none on a field inside of a column."""
+    """Yield the row of an attached tag or policy; Gravitino has none on a field inside a column."""
     end = _end(said.address)
     if line.column is not None:
         ours = [one["id"] for one in said.doc["columns"] if (one["name"],) == line.column]

@@ -1,4 +1,6 @@
-"""List what each release of Gravitino can read: objects of relations, and privileges. Any other one stops its read.
+"""List what each release of Gravitino can read: objects of relations, and privileges.
+
+Gravitino fails when it reads any other one.
 
 From Gravitino's ``MetadataObject.Type`` and ``Privilege.Name`` in the tags v1.0.0 to v1.3.0.
 """
@@ -20,14 +22,14 @@ _OBJECTS: Final[dict[str, Release]] = {
     "view": (1, 2),
     "function": (1, 3),
 }
-"""Since when an object of a kind can have an owner, tags, policies and privileges. Users and groups never can."""
+"""The first release where objects of a kind have owners, tags, policies and privileges; users and groups never do."""
 _PRIVILEGES: Final[dict[str, Release]] = {
     **dict.fromkeys(("create_tag", "apply_tag", "create_policy", "apply_policy"), (1, 1)),
     **dict.fromkeys(("register_job_template", "use_job_template", "run_job"), (1, 1)),
     **dict.fromkeys(("create_view", "select_view"), (1, 2)),
     **dict.fromkeys(("register_function", "execute_function", "modify_function"), (1, 3)),
 }
-"""Since when there are privileges that 1.0 does not have."""
+"""The first release of each privilege that 1.0 does not have."""
 _OLD_NAMES: Final = {"register_model": "create_model", "link_model_version": "create_model_version"}
 """Privileges that have another name in 1.0, which all releases read."""
 
@@ -38,12 +40,12 @@ def release_of(has: Callable[[str], bool]) -> Release:
 
 
 def can_hold(release: Release, kind: str) -> bool:
-    """Whether relations of an object of a kind can be read."""
+    """Whether a release can read relations of objects of a kind."""
     return kind in _OBJECTS and release >= _OBJECTS[kind]
 
 
 def privilege_in(release: Release, privilege: str) -> str | None:
-    """Return the name of a privilege; None: the release does not know it."""
+    """Return the name of a privilege in a release; None if the release does not know it."""
     if release < _PRIVILEGES.get(privilege, release):
         return None
     return _OLD_NAMES.get(privilege, privilege) if release < (1, 1) else privilege

@@ -1,4 +1,4 @@
-"""The report of an export into Gravitino's tables: what it wrote, and what Gravitino cannot hold."""
+"""The report of an export into Gravitino's tables: the written rows, and the losses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ExportReport"]
 class ExportReport:
     """How an export went. Each entity is in ``counts``, or a finding names it as left out.
 
-    ``findings`` also name each field, row and relation of a written entity that reads back in another way.
+    ``findings`` also name each field, row and relation of a written entity that reads back differently.
     """
 
     findings: list[Finding] = field(default_factory=list)

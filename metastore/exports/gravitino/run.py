@@ -1,4 +1,4 @@
-"""One export from beginning to end: a snapshot of the store as lines, the rows, and a comparison; all of it or nothing.
+"""One export from beginning to end: a snapshot of the store as lines, the rows, and a comparison; all or nothing.
 
 The lines are read three times: for the addresses, for the rows of the entities, and for those of the relations. So a
 relation may lead to an entity that comes later in the file; it is left out if that entity is.
@@ -100,7 +100,7 @@ def _write_entity(group: Group, addresses: Addresses, target: Target, report: Ex
 
 
 def _put(target: Target, rows: Iterable[TablesRow]) -> None:
-    """Write rows that are complete by themselves; a row that cannot be held is missing when they are read back."""
+    """Write rows that do not depend on each other. The comparison finds rows that the tables cannot hold."""
     for row in rows:
         if target.problem(row) is None:
             target.put(row)

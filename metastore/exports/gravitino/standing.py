@@ -16,14 +16,17 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Standing(NamedTuple):
-    """A version, and who made and changed it: µs since 1970, as the lines of an export have them."""
+    """A version, and who made and changed it; times in µs since 1970, as the lines of an export have them."""
 
     version: int
     audit: Mapping[str, Any]
 
 
 def standing(group: Group) -> Standing:
-    """Return the version and audit. A later import writes under its own name; the origin has the user there."""
+    """Return the version and audit.
+
+    A repeated import writes under its own name, so the user is taken from the origin.
+    """
     line, origin = group.entity, group.origin
     version, audit = int(line.row["version"]), dict(line.audit)
     if origin is None:

@@ -1,7 +1,7 @@
 """Write to Gravitino's database: it is empty, or has an earlier export without later changes.
 
 An export is one transaction. A table of ours, which Gravitino ignores, holds a hash of the last export. The next export
-replaces the content only if the hash is still right. The table also keeps two exports apart.
+replaces the content only if the hash is still right. The table's row also locks out a second export at the same time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Target:
         return table in self._tables
 
     def problem(self, row: TablesRow) -> str | None:
-        """Return why the tables cannot hold a row; None: they can. A comment that is too long is cut."""
+        """Return why the tables cannot hold a row; None if they can. A comment that is too long is cut."""
         table, values = row
         if table not in self._tables:
             return f"this version of Gravitino has no {table}"
@@ -67,7 +67,7 @@ class Target:
         return self._taken(table, values)
 
     def _taken(self, table: str, values: dict[str, Any]) -> str | None:
-        """Return which other row conflicts with a row: the store allows some pairs that Gravitino does not."""
+        """Return why another row conflicts with this one: the store allows some pairs that Gravitino does not."""
         there = {column.name.lower() for column in self._tables[table].columns}
         keys: list[tuple[object, ...]] = []
         if table == "tag_relation_meta" and "tag_value" not in there:
@@ -103,7 +103,7 @@ class Target:
             self._connection.execute(self._tables[table].insert(), rows)
 
     def read_back(self, stream: BinaryIO) -> Report:
-        """Write what an import would read into ``stream``, and return what it finds wrong."""
+        """Write the lines of an import from these tables into ``stream``; return the findings of that import."""
         report = Report()
         write_file(Source(self._connection, self._schema), stream, report, Standing(), ids=False)
         return report
@@ -131,7 +131,7 @@ class Target:
         return left is not None
 
     def content(self) -> str:
-        """Return a hash of what an import would read."""
+        """Return the hash of an import from these tables."""
         with tempfile.TemporaryFile() as stream:
             return write_file(Source(self._connection, self._schema), stream, Report(), Standing(), ids=False).hash
 
@@ -198,7 +198,7 @@ def _room(column: sa.Column[Any], value: str) -> int:
 
 
 def _held(column: sa.Column[Any], value: Any) -> Any:
-    """Return what a column holds of a value: of a comment its beginning."""
+    """Return a value as a column can hold it: a long comment is cut."""
     if not isinstance(value, str):
         return value
     text = value.replace("\0", "")

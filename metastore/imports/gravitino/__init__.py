@@ -1,4 +1,4 @@
-"""Import Gravitino's own database: read it, write it down as an export, restore that or follow it."""
+"""Import Gravitino's own database: read it, write it to a file as an export, then restore that or follow it."""
 
 from __future__ import annotations
 

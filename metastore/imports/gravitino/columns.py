@@ -14,7 +14,7 @@ Doc = dict[str, Any]
 
 @dataclass(frozen=True)
 class Columns:
-    """The store's ids of a table's columns, by Gravitino's; and those with fields, as an earlier import left them."""
+    """The store's ids of a table's columns, by Gravitino's ids; and the nested columns, as an import left them."""
 
     ids: Mapping[int, int] = field(default_factory=dict)
     nested: Mapping[int, Doc] = field(default_factory=dict)
@@ -39,7 +39,7 @@ def keep_ids(doc: Doc, theirs: Sequence[int], before: Columns | None) -> tuple[D
 
 
 def _numbered(column: Doc, old: Doc | None, fresh: Iterator[int]) -> Doc:
-    """Return a column with the ids of an old one, as far as its fields are the same."""
+    """Return a column with the ids of an old one, for the fields whose names agree."""
     made = {**column, "id": next(fresh) if old is None else old["id"]}
     if "fields" in column:
         there = {one["name"]: one for one in (old or {}).get("fields", ())}

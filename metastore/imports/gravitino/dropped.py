@@ -1,7 +1,7 @@
 """Import dropped entities that Gravitino still keeps: create and drop each in one commit, so that it can be restored.
 
-Where entities were dropped together with their schema or catalog, it imports only that container, empty: Gravitino
-itself restores nothing.
+If entities were dropped together with their schema or catalog, it imports only that container, empty: Gravitino itself
+restores nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["import_dropped"]
 
 Names = tuple[str, ...]
 _ASIDE: Final = "~dropped"
-"""The suffix of a dropped entity's name where a live one has the name."""
+"""The suffix of a dropped entity's name if a live entity has the name."""
 
 
 def import_dropped(store: Store, lease: Lease, source: Source, live: Mapping[Key, Names]) -> int:
@@ -53,7 +53,7 @@ class _Gone(NamedTuple):
 
 
 def _dropped(source: Source, metalake: Key, shape: Shape, above: str, live: Mapping[Key, Names]) -> list[_Gone]:
-    """Return the dropped entities below live parents, the first first. Leave out damaged rows."""
+    """Return the dropped entities below live parents, in the order of their drops. Leave out damaged rows."""
     found = []
     for row in source.rows(shape.table, metalake_id=metalake[1], deleted_at=...):
         with suppress(*DAMAGED):

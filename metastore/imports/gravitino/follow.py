@@ -1,4 +1,4 @@
-"""Bring a store that has an earlier import up to date: rename, drop and detach what moved or is gone there.
+"""Bring a store that has an earlier import up to date: follow what was renamed, moved or removed in Gravitino.
 
 The rest of the file is then imported as any other export. Entities that no import made stay as they are, also if one
 gets the name of an imported one meanwhile: each write is to an id. Entities that exist there and could not be read stay
@@ -70,7 +70,7 @@ def without_copies(store: Store, lease: Lease, target: Contents) -> Contents:
 
 
 def check_drops(store: Store) -> None:
-    """Raise DropPending if something that was imported is being dropped in steps: it may come back."""
+    """Raise DropPending if an imported entity, or a container, is being dropped in steps: it may come back."""
     backend = store._session.backend  # noqa: SLF001  (no manager shows what is being dropped)
     for drop in store.drops.pending():
         (origin,) = backend.owned_by_name([drop.entity_id], ORIGIN.name, [SYSTEM_NAME])
@@ -112,7 +112,7 @@ def _manager(store: Store, key: Key) -> Any:
 
 
 def _standing(store: Store, key: Key, names: Names, target: Contents) -> Any:
-    """Return the imported entity at a place; None: it is gone."""
+    """Return the imported entity at a place; None if it is not there any longer."""
     try:
         entity: Any = _manager(store, key).load(names)
     except EntityNotFound:
@@ -160,7 +160,7 @@ def _of_import(store: Store, key: Key, names: Names, target: Contents) -> Any:
 
 
 def _note(key: Key, before: Names, after: Names, target: Contents) -> None:
-    """Note the new place of an entity, and of what is below it."""
+    """Note the new place of an entity, and of everything below it."""
     target.names[key] = after
     depth = len(before)
     for other, names in target.names.items():

@@ -15,7 +15,7 @@ SYSTEM_NAME: Final = "gravitino"
 
 
 class Group(NamedTuple):
-    """An entity, and what follows it in the file."""
+    """An entity, with the lines of its rows and relations."""
 
     entity: EntityLine
     owned: list[OwnedLine]
@@ -23,12 +23,12 @@ class Group(NamedTuple):
 
     @property
     def origin(self) -> OwnedLine | None:
-        """The row that says what the entity was in Gravitino; None: it was made here."""
+        """The row with the entity's id in Gravitino; None if the entity was made here."""
         return next((one for one in self.owned if one.kind == "origin" and one.name == SYSTEM_NAME), None)
 
 
 class Grouping:
-    """Puts lines together, one after another."""
+    """Collects lines into groups, one line after another."""
 
     def __init__(self) -> None:
         self._group: Group | None = None
@@ -47,7 +47,7 @@ class Grouping:
 
 
 def grouped(lines: Iterable[Body | Footer]) -> Iterator[Group]:
-    """Yield the groups of the lines of an export. A line that is not an entity ends the last."""
+    """Yield the groups of the lines of an export. A line that is not one of its rows ends a group."""
     grouping = Grouping()
     for line in lines:
         if (group := grouping.add(line)) is not None:

@@ -30,7 +30,7 @@ _TOKEN: Final = re.compile(
     re.IGNORECASE,
 )
 _WHOLE: Final = re.compile(r"""'[^']*'|"[^"]*"|--[^\n]*|/\*.*?\*/|;""", re.DOTALL)
-"""The end of a statement, and the texts that may contain one. A doubled quote makes two texts, side by side."""
+"""The end of a statement, and the texts that may contain a semicolon. A doubled quote makes two texts, side by side."""
 _ESCAPE: Final = re.compile(r"\\(?:(\\)|\+([0-9a-fA-F]{6})|([0-9a-fA-F]{4}))")
 _PARTS: Final = "system_lob_stream"
 """H2's table of the parts of long texts."""
@@ -39,7 +39,7 @@ _NO_COLUMN: Final = ("PRIMARY", "UNIQUE", "KEY", "CONSTRAINT", "INDEX")
 
 @contextmanager
 def load_script(path: str) -> Iterator[Connection]:
-    """Yield a connection to the script's tables. Raises InvalidArgument for a file that is not such a script."""
+    """Yield a connection to the script's tables. Raises InvalidArgument for a file that is not a script of H2."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -86,7 +86,7 @@ def _create(connection: Connection, table: str, body: str, columns: dict[str, li
 
 
 def _parts(body: str) -> list[str]:
-    """Return the parts between the commas that are in no parentheses and no text."""
+    """Split a text at the commas outside of parentheses and texts; return the parts."""
     parts, depth, start, in_text = [], 0, 0, False
     for at, char in enumerate(body):
         if char == "'":
@@ -100,7 +100,7 @@ def _parts(body: str) -> list[str]:
 
 
 def _add_parts(values: str, texts: dict[int, str]) -> None:
-    """Add parts of long texts, which come in order; those of bytes are of no use here."""
+    """Add parts of long texts, which come in order; parts of byte strings are skipped."""
     with suppress(InvalidArgument):
         for number, _, part, *_ in _rows(values, _PARTS, texts):
             texts[int(str(number))] = texts.get(int(str(number)), "") + str(part)

@@ -1,4 +1,4 @@
-"""The ids that Gravitino gets for entities that were made here: an export derives them, and an import knows them."""
+"""The ids that Gravitino gets for entities that were made here: exports derive them, and imports recognize them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["came_back", "columns_that_came_back", "made_id"]
 
 _FIRST: Final = 1 << 62
-"""The ids that are made here begin with this one; Gravitino's Java code takes ids below 1 << 63."""
+"""The least id that is made here; Gravitino's Java code takes ids below 1 << 63."""
 
 
 def made_id(*parts: object) -> int:
-    """Return an id that follows from ``parts``; two of a database are equal with a chance of 2**-61 for each pair."""
+    """Return an id that is computed from ``parts``; two different entities get the same one with a chance of 2**-61."""
     text = " ".join(map(str, parts))
     return _FIRST | int.from_bytes(sha256(text.encode()).digest()[:8], "big") >> 3
 
 
 def came_back(store: Store, key: Key, names: tuple[str, ...]) -> Entity | None:
-    """Return the entity at a place in the store if it was made here, and exported to be Gravitino's one."""
+    """Return the entity at a place in the store if it was made here, and exported as this entity of Gravitino."""
     manager: Any = store.manager(key[0])
     try:
         entity = manager.load(names)

@@ -1,4 +1,4 @@
-"""Write the entities that were read as an export: the lines of ``metastore export``, which an import then checks.
+"""Write the entities that were read, as an export: the lines of ``metastore export``, which an import then checks.
 
 Ids are the store's own, counted in the order of the lines. Each entity owns a row ``origin`` with Gravitino's id.
 """
@@ -58,7 +58,10 @@ def _silent(_: float) -> None:
 
 @dataclass(frozen=True)
 class Standing:
-    """The things that the store has already. ``is_taken``: whether an entity that was made here has a place."""
+    """The state of the store before the import.
+
+    ``is_taken``: tells whether an entity that was made here has a place.
+    """
 
     columns: Mapping[Key, Columns] = field(default_factory=dict)
     """The columns that an earlier import made."""
@@ -67,10 +70,13 @@ class Standing:
 
 @dataclass
 class Seen:
-    """The entities that were seen there, whether they came over or not. Only what was not seen is gone."""
+    """The entities that exist in Gravitino, but were not imported completely.
+
+    They are not gone, so nothing drops them.
+    """
 
     left: set[Key] = field(default_factory=set)
-    """Entities that exist there but were not imported."""
+    """Entities that exist in Gravitino but were not imported."""
     unsure: set[Key] = field(default_factory=set)
     """Entities whose relations are not all known."""
 
@@ -85,7 +91,7 @@ def write_file(
     seen: Seen | None = None,
     progress: Progress = _silent,
 ) -> Contents:
-    """Write all metalakes; return what was written. It adds to ``seen``.
+    """Write all metalakes; return the contents that were written. It adds to ``seen``.
 
     ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database, and check each line, so
     that the restore need not. ``progress``: called with the
@@ -129,7 +135,7 @@ class _Earlier(NamedTuple):
 
 
 class _History:
-    """The steps of history: one for each row, and before an entity's those of its earlier versions.
+    """The steps of history: one for each row, and before an entity's own step those of its earlier versions.
 
     The database counts as one whose older history gc removed: most versions are unknown.
     """
@@ -195,7 +201,7 @@ def _metalake(
     links = read_links(source, tree, report)
     many = len(tree.names)
     every = _counted(entities(source, row, tree, report, past=ids), 0, 2 * many, progress)
-    with spooled(every) as read:  # before all rows are read, any row may have to be left out
+    with spooled(every) as read:  # only after all rows are read is it known which ones are left out
         for entity in _counted(read, many, 2 * many, progress):
             report.counts[entity.key[0]] = report.counts.get(entity.key[0], 0) + 1
             _name_secrets(entity, report)
@@ -209,7 +215,7 @@ def _metalake(
 
 
 def _counted(read: Iterator[Entity], done: int, total: int, progress: Progress) -> Iterator[Entity]:
-    """Yield entities, and tell from time to time how many were read after ``done`` others."""
+    """Yield entities, and report the progress from time to time; ``done`` entities came before them."""
     for number, entity in enumerate(read, done):
         if number % _TELL == 0:
             progress(number / total)
@@ -217,7 +223,7 @@ def _counted(read: Iterator[Entity], done: int, total: int, progress: Progress) 
 
 
 def _name_secrets(entity: Entity, report: Report) -> None:
-    """Name the properties that Gravitino hides: nothing hides them from readers of the library here."""
+    """Report the properties that Gravitino hides: here the library shows them to every reader."""
     for key in hidden_in(entity.thing.doc.get("properties") or {}):
         what = f"the property {key} of the {entity.key[0]} {'.'.join(entity.names)}"
         report.find("secret", what, "came over in plain text; docs/gravitino.md says how to encrypt it")
@@ -260,7 +266,7 @@ def _lines(
 def _each_once(
     owned: Sequence[tuple[str, str, dict[str, Any]]], entity: Entity, report: Report
 ) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the documents of owned rows by kind and name; of two the first."""
+    """Return the documents of owned rows by kind and name; if a name comes twice, the first one."""
     once: dict[tuple[str, str], dict[str, Any]] = {}
     for kind, name, doc in owned:
         if once.setdefault((kind, name), doc) is not doc:
@@ -270,7 +276,7 @@ def _each_once(
 
 
 def _past(entity: Entity, doc: dict[str, Any], columns: Columns) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the documents now and in earlier versions. A column has one id in all of them, and none is given twice."""
+    """Return the documents now and in earlier versions. A column has one id in all of them, and no id is used twice."""
     if entity.key[0] != "table":
         return doc, [past.thing.doc for past in entity.past]
     ids, docs = dict(columns.ids), {one["id"]: one for one in doc["columns"]}

@@ -26,19 +26,19 @@ class Link(NamedTuple):
 
 
 class Ends(Protocol):
-    """The things that a link may lead from and to."""
+    """The entities that a link may lead from and to."""
 
     @property
     def id(self) -> int:
-        """Return the metalake's id there."""
+        """Return the metalake's id in Gravitino."""
         ...
 
     def ids(self, kind: str) -> set[int]:
-        """Return the ids of all entities of a kind that come over."""
+        """Return the ids of all entities of a kind that are imported."""
         ...
 
     def exists(self, key: Key) -> bool:
-        """Whether an object comes over; any column does."""
+        """Whether an object is imported; True for every column."""
         ...
 
     def is_left(self, key: Key) -> bool:
@@ -57,7 +57,7 @@ class Links:
     _seen: set[tuple[Key, str, Key, str]] = field(default_factory=set)
 
     def add(self, end: Key, link: Link) -> bool:
-        """Add a link that goes from ``end``; return whether it is the first of its kind there."""
+        """Add a link that goes from ``end``; return False if the same link is there already."""
         place = (end, link.kind, link.to, link.value)
         if place in self._seen:
             return False
@@ -113,7 +113,7 @@ class _Reading:
                 self._add(member, Link("membership", role, "", known_audit(row, self._report, what)))
 
     def owners(self) -> None:
-        """One owner for each object: of several, which two servers set at once, the newest."""
+        """Add one owner for each object: if two servers set one each at the same time, the newest."""
         newest: dict[Key, Row] = {}
         for row in self._source.rows("owner_meta", metalake_id=self._ends.id):
             what = f"owner {row.get('owner_id')}"
@@ -180,7 +180,7 @@ class _Reading:
             return None
 
     def _is_there(self, end: Key, gone: str, kinds: tuple[str, ...] = ()) -> bool:
-        """Whether an end comes over; one that is gone is named. ``kinds``: which it may have; nothing: all."""
+        """Whether an end is imported; report an end that is gone. ``kinds``: the kinds that it may have; empty: any."""
         if (not kinds or end[0] in kinds) and self._ends.exists(end):
             return True
         if not self._ends.is_left(end):

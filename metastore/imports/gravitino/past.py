@@ -20,7 +20,7 @@ Parts = dict[str, list[Row]]
 
 
 class Past(NamedTuple):
-    """An earlier version. ``audit``: who wrote it and when, as far as its rows say that; else who made the entity."""
+    """An earlier version. ``audit``: who wrote it and when, if its rows say that; else who made the entity."""
 
     version: int
     thing: Thing
@@ -34,7 +34,7 @@ def read_past(
     columns: Mapping[int, list[Row]],
     read_one: Callable[[Shape, Row, Parts], Thing | str],
 ) -> dict[int, list[Past]]:
-    """Return the versions before the current one, oldest first, by Gravitino's id. Unreadable ones are left out.
+    """Return the versions before the current one, oldest first, by Gravitino's id. Unreadable versions are left out.
 
     ``columns``: the rows of the columns of each table.
     """

@@ -35,9 +35,9 @@ class Entity(NamedTuple):
 
 
 def entities(source: Source, metalake: Row, tree: Tree, report: Report, *, past: bool) -> Iterator[Entity]:
-    """Yield the entities of a metalake; one that cannot be read is left out, named, and so is all below it.
+    """Yield the entities of a metalake; report and leave out each one that cannot be read, with all below it.
 
-    ``past``: each with what is known of its earlier versions.
+    ``past``: read the earlier versions of each, too.
     """
 
     def made(shape: Shape, rows: Iterable[Row]) -> Iterator[Entity]:
@@ -60,7 +60,7 @@ def entities(source: Source, metalake: Row, tree: Tree, report: Report, *, past:
 
 
 def _once(shape: Shape, rows: Iterable[Row], tree: Tree) -> list[Row]:
-    """Return the rows of the entities that come over, each once; the tree has named the others."""
+    """Return the rows of the entities that are imported, each once; the tree has reported the others."""
     once: dict[int, Row] = {}
     for row in rows:
         try:
@@ -92,7 +92,7 @@ def _made(
 
 
 def read_one(shape: Shape, row: Row, parts: dict[str, list[Row]]) -> Thing | str:
-    """Return what a row becomes, or why it cannot be read."""
+    """Return the entity that a row becomes, or the reason why it cannot be read."""
     try:
         thing = shape.make(row, parts)
         for doc in (thing.doc, *[doc for _, _, doc in thing.owned]):
@@ -111,7 +111,7 @@ def _parent_is_there(tree: Tree, kind: str, row: Row) -> bool:
 
 
 def _parts(shape: Shape, source: Source, rows: Iterable[Row]) -> dict[str, dict[int, list[Row]]]:
-    """Return the rows of the tables of versions, by word and id."""
+    """Return the rows of other tables that belong to these rows, by word and id."""
     ids = [shape.key(row) for row in rows]
     parts = {w: source.newest(table, f"{shape.prefix}_id", ids, version) for w, (table, version) in shape.parts.items()}
     if shape.kind == "table":
@@ -166,7 +166,7 @@ def _is_of_table(row: Row) -> bool:
 
 
 def name_other_statistics(source: Source, metalake: int, report: Report) -> None:
-    """Name the statistics of entities that have none here."""
+    """Report the statistics of entities that cannot have statistics here."""
     for row in source.rows("statistic_meta", metalake_id=metalake):
         if not _is_of_table(row):
             kind = str(row["metadata_object_type"]).lower()

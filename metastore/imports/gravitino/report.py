@@ -24,7 +24,10 @@ class Finding:
 
 @dataclass
 class Report:
-    """How an import went. ``source_hash`` and ``target_hash`` cover what a user sees, and are equal if all is there."""
+    """How an import went.
+
+    ``source_hash`` and ``target_hash`` cover everything that a user sees; they are equal if the import is complete.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -33,7 +36,7 @@ class Report:
     """How many dropped entities were imported so that they can be restored."""
     renamed: int = 0
     removed: int = 0
-    """How many entities, rows and relations were gone there and were removed here."""
+    """How many entities, rows and relations were gone in Gravitino and were removed here."""
     written: int = 0
     left: int = 0
     source_hash: str = ""
@@ -41,7 +44,7 @@ class Report:
 
     @property
     def same(self) -> bool:
-        """Whether the store shows what was read."""
+        """Whether the store shows everything that was read."""
         return self.source_hash == self.target_hash
 
     def find(self, problem: str, what: str, done: str = "left out") -> None:

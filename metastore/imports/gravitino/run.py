@@ -37,9 +37,9 @@ __all__ = ["PRINCIPAL", "import_gravitino"]
 
 Names = tuple[str, ...]
 PRINCIPAL: Final = "import gravitino"
-"""The principal of the changes that a later import writes."""
+"""The principal of the changes that a repeated import writes."""
 _DIGITS: Final = 16
-"""How many digits of a position say how many changes there were."""
+"""How many digits of a position are the number of changes."""
 
 
 def import_gravitino(
@@ -47,18 +47,18 @@ def import_gravitino(
 ) -> Report:
     """Import Gravitino's database at ``source`` into the store at ``url``; return the report.
 
-    An empty store gets Gravitino's versions, audits and times. A store that has an earlier import follows:
-    entities keep their ids through renames, and entities that are gone there are dropped. ``file``: where the import
-    writes what it read; call again after a kill, and it goes on with the file. Raises InvalidArgument for a source that
-    cannot be read, EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that one,
-    LeaseHeld while another import into the store goes on.
+    An empty store gets Gravitino's versions, audits and times. A store that has an earlier import is brought up to
+    date: entities keep their ids through renames, and entities that are gone in Gravitino are dropped. ``file``: the
+    file into which the import writes the entities that it read. After a kill, call the import again: it goes on with
+    the file. Raises InvalidArgument for a source that cannot be read, and LeaseHeld while another import into the store
+    goes on. Raises EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that entity.
     """
     tell = progress or (lambda _step, _share: None)
     place = Path(file)
     _finish_what_was_killed(url, place, tell)
     with open_store(url, principal=PRINCIPAL) as store:
         if not _is_unused(store):
-            with _turn(store) as lease, open_source(source) as opened:  # the source as it is when the turn begins
+            with _turn(store) as lease, open_source(source) as opened:  # read the source as it is when the turn begins
                 seen = Seen()
                 report, read = _follow(store, opened, place, seen, tell, lease)
                 _finish(store, lease, opened, report, read, seen, tell)
@@ -76,7 +76,7 @@ def import_gravitino(
 
 
 def _turn(store: Store) -> Lease:
-    """Wait until no other import goes into the store: of two, one would make again what people dropped since."""
+    """Wait until no other import into the store runs: one could make again what people dropped since."""
     return store.leases.acquire(PRINCIPAL, ttl=TTL, timeout=PATIENCE)
 
 
@@ -93,12 +93,12 @@ def _metalakes(read: Contents) -> set[str]:
 
 
 def _is_unused(store: Store) -> bool:
-    """Whether nothing was ever written to the store: a restore takes no other."""
+    """Whether nothing was ever written to the store: a restore needs an unused store."""
     return int(store.position().rpartition("-")[2][:_DIGITS], 16) == 0
 
 
 def _finish_what_was_killed(url: str | None, place: Path, tell: Tell) -> None:
-    """Finish a restore that was killed: until then no store can be opened."""
+    """Finish a restore that was killed: until then the store cannot be opened."""
     if not place.exists():
         return
     try:

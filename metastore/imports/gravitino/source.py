@@ -40,7 +40,7 @@ class Source:
             raise InvalidArgument("this is not the database of a Gravitino server: it has no table metalake_meta")
 
     def rows(self, table: str, **wanted: object) -> Iterator[Row]:
-        """Yield rows whose columns have these values (a list: one of them); all of them live, unless asked for.
+        """Yield rows whose columns have these values (a list: one of them); without ``deleted_at``, only live rows.
 
         A column that this version does not have matches everything. Names of columns are in lower case.
         """
@@ -75,7 +75,7 @@ class Source:
 
 @contextmanager
 def open_source(url: str) -> Iterator[Source]:
-    """Open Gravitino's database. ``url``: of PostgreSQL or MySQL, or the path of a script that H2 wrote.
+    """Open Gravitino's database. ``url``: a URL of PostgreSQL or MySQL, or the path of a script that H2 wrote.
 
     It writes nothing, and reads one snapshot, even while the server goes on writing. Raises InvalidArgument for a
     database that cannot be opened; the message says why.
@@ -128,6 +128,6 @@ def engine_of(url: str) -> tuple[sa.Engine, str | None]:
 
 
 def said(error: sa.exc.DBAPIError) -> str:
-    """Return the first line of what a database said; the lines after it may show a row, and its secrets."""
+    """Return the first line of a database's error; later lines may show a row, and its secrets."""
     first, *_ = str(error.orig).splitlines() or [""]
     return f"{type(error.orig).__name__}: {first}"

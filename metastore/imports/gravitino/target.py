@@ -1,4 +1,4 @@
-"""What an import read there, and what the store shows of earlier imports: the lines of an export, at one instant."""
+"""The contents of the source or of the store, summed up from the lines of an export, at one instant."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class Contents:
     related: set[Related] = field(default_factory=set)
     hash: str = ""
     below: dict[Names, str] = field(default_factory=dict)
-    """The hash of what is below each metalake and catalog."""
+    """The hash of everything below each metalake and catalog."""
     disabled: set[Key] = field(default_factory=set)
     """Metalakes and catalogs that are disabled."""
     copies: dict[int, tuple[str, Names]] = field(default_factory=dict)
-    """The kinds and places of newer entities with the origin of another one, by id: somebody copied that one here."""
+    """The kinds and places of copies that people made here, by id: a copy has the origin of an older entity."""
     made_here: set[Place] = field(default_factory=set)
     """The places of entities that no import made."""
     checked: Checked | None = None
@@ -72,10 +72,11 @@ def contents_of_store(
 ) -> Contents:
     """Return the imported entities of these metalakes, as the store shows them. Others, and ``left``, do not count.
 
-    ``columns``: with the ids of their columns, of documents that the kinds can read. Raises UnreadableRow.
+    ``columns``: also read the ids of their columns, and check that the kinds can read the documents. Raises
+    UnreadableRow.
     """
     wanted, notes = frozenset(metalakes), _Notes(left, columns=columns)
-    header = Header(None, True, False, None, "", __version__, None)  # nobody reads it
+    header = Header(None, True, False, None, "", __version__, None)  # the header is not read
     with store._session.backend.snapshot() as snapshot:  # noqa: SLF001  (no caller needs lines without a file)
         for group in grouped(lines_of(snapshot, None, header, Tally(), None, check=columns)):
             if group.entity.names[0] in wanted:
@@ -90,19 +91,19 @@ class Written:
         self._grouping, self._notes = Grouping(), _Notes()
 
     def add(self, line: Body) -> None:
-        """Count the next line."""
+        """Add the next line."""
         if (group := self._grouping.add(line)) is not None:
             self._notes.add(group)
 
     def contents(self) -> Contents:
-        """Return what was written; it was the last line."""
+        """Return the contents, after the last line."""
         if (group := self._grouping.add(None)) is not None:
             self._notes.add(group)
         return self._notes.finished()
 
 
 class _Notes:
-    """The kept notes on the groups of an export; an entity counts if one of its rows is an origin."""
+    """Sums up the groups of an export; an entity counts if one of its rows is an origin."""
 
     def __init__(self, left: Collection[Key] = (), *, columns: bool = False) -> None:
         self._left, self._with_columns = left, columns
@@ -138,7 +139,7 @@ class _Notes:
         self._relations += [(entity._replace(doc={}), one, key) for one in group.relations]
 
     def _is_copy(self, key: Key, entity: EntityLine) -> bool:
-        """Note a copy. An entity is one if it is newer than another one with its origin."""
+        """Note a copy. An entity is a copy if it is newer than another one with its origin."""
         if key not in self._found.ids:
             return False
         here, before = (entity.row["id"], entity.names), (self._found.ids[key], self._found.names[key])
@@ -156,7 +157,7 @@ class _Notes:
             below.add_number(number)
 
     def finished(self) -> Contents:
-        """Return what was found. A relation counts if both ends were imported."""
+        """Return the contents that were found. A relation counts if both ends were imported."""
         for entity, line, key in self._relations:
             if line.to is None or line.to_kind is None or (line.to_kind, line.to) not in self._there:
                 continue

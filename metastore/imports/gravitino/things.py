@@ -31,7 +31,7 @@ Parts = Mapping[str, list[Row]]
 
 @dataclass(frozen=True)
 class Thing:
-    """An entity: its document, and what is beside it."""
+    """An entity: its document, and its other values."""
 
     doc: dict[str, Any]
     in_use: bool = True
@@ -44,14 +44,14 @@ class Thing:
 
 @dataclass(frozen=True)
 class Shape:
-    """A kind: its table, the prefix of its columns, the tables of its versions, and what a row becomes."""
+    """A kind: its table, the prefix of its columns, the tables of its versions, and the function that reads a row."""
 
     kind: str
     table: str
     prefix: str
     make: Callable[[Row, Parts], Thing]
     parts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """From a word to a table and the column in it that names the version."""
+    """For each word, a table and its column with the version."""
     current: str = "current_version"
     """The column with the number of the current version."""
 
@@ -60,7 +60,7 @@ class Shape:
         return int(row[f"{self.prefix}_id"])
 
     def name(self, row: Row) -> str:
-        """Return the name; a job has none there but its id."""
+        """Return the name; for a job one with its id, because Gravitino's jobs have no name."""
         return f"job-{self.key(row)}" if self.kind == "job" else str(row[f"{self.prefix}_name"])
 
 
@@ -127,7 +127,7 @@ def _columns(row: Row, versions: list[Row]) -> list[tuple[int, Column]]:
 
 @lru_cache(1024)
 def _type_of(text: str) -> str:
-    """Return a column's type. Most columns of a lake have one of a few types."""
+    """Return a column's type. Cached: most columns of a lake have one of a few types."""
     return type_text(json_of(text))
 
 

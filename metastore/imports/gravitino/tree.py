@@ -1,4 +1,4 @@
-"""Read the names and places of all live entities of a metalake, without documents, and name the orphans.
+"""Read the names and places of all live entities of a metalake, without documents, and report the orphans.
 
 Memory: one entry for each live entity.
 """
@@ -22,13 +22,13 @@ _SHOWN: Final = 5
 """How many orphans of one parent are named."""
 Names = tuple[str, ...]
 Place = tuple[str, Names]
-"""A family, and names: what one entity can have."""
+"""A family and names: only one entity can have both."""
 IsTaken = Callable[[Key, Names], bool]
-"""Whether a place belongs to an entity that was made here, and is not Gravitino's one."""
+"""Whether a place belongs to an entity that was made here, and is not the same as the given one of Gravitino."""
 
 
 def nothing_is_taken(_key: Key, _names: Names) -> bool:
-    """Say no, for a store that has nothing."""
+    """Return False, for an empty store."""
     return False
 
 
@@ -94,7 +94,7 @@ class Tree:
             self.left.add(key)
 
     def forget(self, key: Key) -> None:
-        """Leave an entity out that cannot be read."""
+        """Leave out an entity that cannot be read."""
         self.names.pop(key, None)
         self.left.add(key)
 
@@ -103,7 +103,7 @@ class Tree:
         return {key[1] for key in self.names if key[0] == kind}
 
     def exists(self, key: Key) -> bool:
-        """Whether an object is there; columns are looked for with their tables."""
+        """Whether an object is imported; True for columns, which are looked up with their tables."""
         return key[0] == "column" or key in self.names
 
     def is_left(self, key: Key) -> bool:
@@ -116,7 +116,7 @@ class Tree:
 
 
 def _orphans(kind: str, parent: str, names: list[str]) -> str:
-    """Say which entities have lost their parent: a thousand of one parent are one line."""
+    """Return the message about the entities of one parent that is gone; it names only some of many."""
     if len(names) == 1:
         return f"{kind} {names[0]}: its {parent} is gone"
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

@@ -40,14 +40,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def json_of(text: Any, default: Any = None) -> Any:
-    """Return what a JSON text says; empty or null: the default. Raises ValueError."""
+    """Return the value of a JSON text; the default for None or an empty text. Raises ValueError."""
     return default if text is None or (isinstance(text, str) and not text.strip()) else json.loads(text)
 
 
 def properties(row: Row, column: str = "properties", *, can_be_disabled: bool = False) -> tuple[dict[str, str], bool]:
     """Return the properties of a row, and whether it is in use.
 
-    Gravitino keeps its id among them and, of what can be disabled, whether it is in use.
+    Gravitino keeps the entity's id among them and, for a kind that can be disabled, whether it is in use.
     """
     pairs = json_of(row.get(column), {}) or {}
     if not isinstance(pairs, Mapping):
@@ -58,7 +58,7 @@ def properties(row: Row, column: str = "properties", *, can_be_disabled: bool = 
 
 
 def check_size(doc: Mapping[str, Any]) -> None:
-    """Raise ValueError for a document that is larger or deeper than one may be here."""
+    """Raise ValueError for a document that is larger or deeper than the store allows."""
     text = to_json(doc)
     if len(text) > MAX_DOC:
         raise ValueError(f"it makes a document of {len(text)} bytes; at most {MAX_DOC} are allowed")
@@ -66,14 +66,14 @@ def check_size(doc: Mapping[str, Any]) -> None:
 
 
 def comment(row: Row, column: str) -> str | None:
-    """Return a comment; Gravitino's columns have an empty one for none."""
+    """Return a comment; None if it is empty, as Gravitino stores a missing one."""
     return row.get(column) or None
 
 
 def audit(row: Row) -> dict[str, Any]:
-    """Return who made and changed a row, and when: as the lines of an export have it (µs since 1970).
+    """Return who made and changed a row, and when, as in the lines of an export (µs since 1970).
 
-    Raises ValueError for a time or a name that cannot be stored, and what else reading a damaged row raises.
+    Raises ValueError for a time or a name that cannot be stored, and the other errors of DAMAGED.
     """
     stored = json_of(row.get("audit_info"), {}) or {}
     made, by = _micros(stored.get("createTime")), _name(stored.get("creator"))

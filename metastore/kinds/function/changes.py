@@ -1,7 +1,8 @@
 """Changes of a function's definitions and implementations.
 
-A definition is named by the types of its parameters, ``("int", "string")``, or by the parameters themselves; an
-implementation by its definition, language and runtime. Changes of different ones merge in either order.
+A definition is identified by the types of its parameters, ``("int", "string")``, or by the parameters themselves; an
+implementation by its definition, language and runtime. Changes of different definitions or implementations merge in
+either order.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Parameters = Sequence[str | Column]
 
 @dataclass(frozen=True)
 class AddDefinition(EntityChange):
-    """Add a definition. Raises EntityAlreadyExists if a call would fit two of them."""
+    """Add a definition. Raises EntityAlreadyExists if a call would fit two definitions."""
 
     definition: Definition
     since: ClassVar[int] = 2
@@ -72,7 +73,7 @@ class DropDefinition(EntityChange):
 
 @dataclass(frozen=True)
 class _ForDefinition(EntityChange, tag="an implementation"):
-    """A change of an implementation, which it carries."""
+    """A change that carries the implementation that it adds or sets."""
 
     parameters: Parameters
     implementation: Implementation

@@ -1,12 +1,11 @@
-"""The document of a function: its definitions, each with its parameters, what it returns, and implementations.
+"""The document of a function: its definitions, each with parameters, a return type and implementations.
 
     {"type": "scalar", "deterministic": false, "definitions": [
         {"parameters": [{"name", "type", …}, …], "returns": type | [{"name", "type", …}, …],
          "implementations": [{"language", "body", …}, …]}, …]}
 
-Definitions are told apart by the types of their parameters, as a call is: no call may fit two of them. Parameters
-with a default may be left out, from the end. Of the implementations of a definition there is one for each language and
-runtime.
+The types of its parameters identify a definition, and no call may fit two definitions. A call may leave out parameters
+with a default, from the end. A definition has one implementation for each language and runtime.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ class Implementation:
     """The code of a function, for one engine.
 
     ``language`` is sql, java or python; ``body`` the SQL text, the Java class's name, or the Python code. ``runtime``
-    is the engine that it is for (spark, trino, …), None any. ``handler`` names what is called in Python code;
-    ``jars``, ``files`` and ``archives`` are the places of what it needs.
+    is its engine (spark, trino, …); None: any engine. ``handler`` names the function or class to call in Python code;
+    ``jars``, ``files`` and ``archives`` are the places of the files that the code needs.
     """
 
     language: str
@@ -96,7 +95,7 @@ class Implementation:
 class Definition:
     """A function for parameters of these types.
 
-    ``parameters`` are columns, with a default where they may be left out. ``returns`` is a type; of a table function
+    ``parameters`` are columns, with a default where they may be left out. ``returns`` is a type; for a table function,
     the columns of its rows.
     """
 
@@ -133,7 +132,7 @@ def clean_deterministic(deterministic: object) -> bool:
 
 
 def stored_definitions(definitions: Iterable[Definition], draft: Doc, _: object) -> list[Doc]:
-    """Return ``definitions`` as a document has them; they must fit the type in ``draft``, and each other."""
+    """Return ``definitions`` as JSON. They must fit the type in ``draft``, and no call may fit two of them."""
     doc: Doc = {"type": draft["type"], "definitions": []}
     for one in definitions:
         try:
@@ -145,7 +144,7 @@ def stored_definitions(definitions: Iterable[Definition], draft: Doc, _: object)
 
 
 def add_definition(doc: Doc, definition: object, where: str = "the function") -> None:
-    """Add a definition to a function's document. Raises EntityAlreadyExists if a call would fit two."""
+    """Add a definition to a function's document. Raises EntityAlreadyExists if a call would fit two definitions."""
     if not isinstance(definition, Definition):
         raise InvalidArgument(f"a definition is Definition(parameters, returns, …), not {shown(definition)}")
     if (doc["type"] == "table") == isinstance(definition.returns, str):
@@ -173,7 +172,7 @@ def _which(language: str, runtime: str | None) -> str:
 
 
 def clean_signature(parameters: object) -> Signature:
-    """Return the types of a definition's parameters: of columns, or types as they are."""
+    """Return the types of a definition's parameters in canonical spelling. ``parameters`` are columns or types."""
     types = [one.type if isinstance(one, Column) else one for one in items(parameters, "parameters")]
     return tuple([str(parse(one)) for one in types])
 
@@ -184,7 +183,7 @@ def signature_of(definition: Mapping[str, Any]) -> Signature:
 
 
 def _calls(definition: Mapping[str, Any]) -> list[Signature]:
-    """Return the calls that fit a definition: the types of their arguments."""
+    """Return the types of the arguments of each call that fits a definition."""
     types = signature_of(definition)
     needed = sum("default" not in parameter for parameter in definition["parameters"])
     return [types[:count] for count in range(needed, len(types) + 1)]
@@ -201,7 +200,7 @@ def definition_doc(definition: Definition) -> Doc:
 
 
 def implementation_doc(one: Implementation) -> Doc:
-    """Return an implementation as JSON, without what it does not have."""
+    """Return an implementation as JSON, without its empty fields; an empty string is kept."""
     values = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(one).items()}
     return {key: dict(value) if key == "properties" else value for key, value in values.items() if value or value == ""}
 
@@ -212,7 +211,7 @@ def decode_definitions(docs: Iterable[Mapping[str, Any]]) -> tuple[Definition, .
 
 
 def decode_definition(doc: Mapping[str, Any]) -> Definition:
-    """Return the definition that :func:`definition_doc` wrote; what is left out has its usual value."""
+    """Return the definition that :func:`definition_doc` wrote. Fields that are left out get their default."""
     returns = doc.get("returns", "string")
     return Definition(
         tuple([Column(**column) for column in doc.get("parameters", ())]),
@@ -227,7 +226,7 @@ def decode_implementation(doc: Mapping[str, Any]) -> Implementation:
 
 
 def _column_doc(column: Column) -> Doc:
-    """Return a column that is not a table's: its type is one text, and it has no id."""
+    """Return a parameter or result column as JSON: unlike a table's column, its type is one text, and it has no id."""
     doc: Doc = {"name": column.name, "type": column.type}
     usual = {"nullable": True, "default": None, "comment": None, "auto_increment": False}
     return doc | {key: getattr(column, key) for key, value in usual.items() if getattr(column, key) != value}

@@ -1,4 +1,4 @@
-"""Fill a template in: the command of a job."""
+"""Fill in a job template: the result is the command of a job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACEHOLDER: Final = re.compile(r"\{\{([\w.-]+)\}\}")
 
 
 def is_filled(job: Doc, template: JobTemplate) -> bool:
-    """Whether a job's document is one of the template that waits to be run: only what the placeholders got is new."""
+    """Whether a document is a queued job of this template with no changes but the values of its placeholders."""
     conf, status = job["conf"], job["status"]
     return (
         all(isinstance(value, str) for value in conf.values())
@@ -25,7 +25,7 @@ def is_filled(job: Doc, template: JobTemplate) -> bool:
 
 
 def filled(template: JobTemplate, values: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parts of a template with its placeholders replaced, keys of environments included."""
+    """Return the parts of a template with its placeholders replaced, also in the keys of mappings."""
     return {name: _filled(template.doc[name], values) for name in PARTS}
 
 

@@ -1,11 +1,11 @@
-"""The job: one run of a template, with the command as it was filled in, and how far it came.
+"""The job: one run of a template, with the filled-in command and its progress.
 
     queued ─▶ started ─▶ succeeded | failed
        │         └─────▶ cancelling ─▶ cancelled
        └───────────────▶ cancelled
 
-A worker's name and token say who runs a job. The token is that of the worker's lease and grows with each acquisition.
-So what a worker writes that lost its lease is refused: the job has another worker, or a greater token.
+A worker's name and token say who runs a job. The token comes from the worker's lease and grows with each acquisition.
+So a write by a worker that lost its lease is refused: the job has another worker, or a greater token.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["ENDED", "JOB", "JOB_STATES", "MAX_OUTPUT", "CancelJob", "FinishJob",
 ENDED: Final = ("succeeded", "failed", "cancelled")
 JOB_STATES: Final = ("queued", "started", "cancelling", *ENDED)
 MAX_OUTPUT: Final = 1 << 16
-"""How many characters of a job's output are kept: its end."""
+"""How many characters of a job's output are kept, from its end."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 _clean_conf = partial(clean_json_object, what="a job's configuration")
@@ -59,27 +59,27 @@ def _clean_number(value: Any) -> int | None:
 
 
 def _further(new: str, old: str) -> str:
-    """Return the later of two states of a job; of two ends the one that is there."""
+    """Return the later of two states of a job. A job that has ended keeps its state."""
     return new if old not in ENDED and JOB_STATES.index(new) > JOB_STATES.index(old) else old
 
 
 def _there(new: Any, old: Any) -> Any:
-    """Return what is there, unless it is nothing."""
+    """Return the present value, or the new one if the present value is None or empty."""
     return new if old in (None, "") else old
 
 
 class Job(Entity):
     """A run. Times are microseconds since 1970; ``exit_code`` is 128 + n if the signal n ended it.
 
-    An import in place of a job that is there takes no progress back: a job that has ended does not run again.
+    An import over an existing job never takes back progress: a job that has ended does not run again.
     """
 
     template: str = doc_field(partial(clean_text, what="a template's name"), fixed=True)
     type: Literal["shell", "spark"] = doc_field(clean_type, default="shell", fixed=True)
     command: Mapping[str, Any] = doc_field(clean_parts, default=_NOTHING, decode=read_only)
-    """The parts of the template, filled in."""
+    """The parts of the template with its placeholders replaced."""
     conf: Mapping[str, Any] = doc_field(_clean_conf, default=_NOTHING, decode=read_only)
-    """The values that the placeholders got."""
+    """The values of the placeholders."""
     status: str = doc_field(_clean_status, default="queued", joined=_further)
     started_at: int | None = doc_field(_clean_micros, default=None, joined=_there)
     finished_at: int | None = doc_field(_clean_micros, default=None, joined=_there)
@@ -87,22 +87,22 @@ class Job(Entity):
     """The id that another system gave to an imported job."""
     exit_code: int | None = doc_field(_clean_number, default=None, given=False, joined=_there)
     output: str = doc_field(default="", given=False, joined=_there)
-    """The end of what it wrote, and why it failed."""
+    """The end of its output, and why it failed."""
     worker: str | None = doc_field(_clean_text, default=None, given=False, joined=_there)
     token: int | None = doc_field(_clean_number, default=None, given=False, joined=_there)
     attempts: int = doc_field(default=0, given=False, joined=max)
-    """How often a worker started it: more than once where a worker died."""
+    """How often a worker started the job: more than once if a worker died."""
     home: str | None = doc_field(_clean_text, default=None, later=True, joined=_there)
-    """Which database runs it, and which metalake in it: a copy elsewhere is not run. None: any database runs it."""
+    """The database and the metalake that run the job: a copy elsewhere is not run. None: any database may run it."""
 
 
 @dataclass(frozen=True)
 class StartJob(EntityChange):
     """A worker begins a queued job, or takes over one that ``dead_worker`` had begun under ``dead_token``.
 
-    ``home``: where the job belongs from now on; None: it stays where it is.
+    ``home``: the job's home from now on; None: it keeps the one that it has.
 
-    Raises VersionConflict where the job is another worker's by now, or has ended.
+    Raises VersionConflict if the job has ended, or another worker has it by now.
     """
 
     worker: str
@@ -127,7 +127,7 @@ class StartJob(EntityChange):
 
 @dataclass(frozen=True)
 class FinishJob(EntityChange):
-    """A worker says how its job ended. Raises VersionConflict where the job is another worker's by now."""
+    """A worker says how its job ended. Raises VersionConflict if another worker has the job by now."""
 
     worker: str
     token: int
@@ -148,7 +148,10 @@ class FinishJob(EntityChange):
 
 @dataclass(frozen=True)
 class CancelJob(EntityChange):
-    """Cancel a job: a queued one at once, a started one as soon as its worker has ended it. Others stay as they are."""
+    """Cancel a job: a queued job at once, a started job as soon as its worker has stopped it.
+
+    Any other job is left unchanged.
+    """
 
     at: int
     since: ClassVar[int] = 4

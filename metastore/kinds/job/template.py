@@ -1,4 +1,4 @@
-"""The job template: a command with placeholders, ``{{name}}``, which each run of it fills in."""
+"""The job template: a command with placeholders, ``{{name}}``, which each run fills in."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ PARTS: Final[Mapping[str, Callable[[Any], Any]]] = {
     **{name: partial(_clean_pairs, what=name.replace("_", " ")) for name in _PAIRS},
     "class_name": _clean_class,
 }
-"""The parts of a command, and what checks each: placeholders may stand in all of them."""
+"""The parts of a command, and the check of each. All parts may contain placeholders."""
 
 
 def clean_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parts of a command as a document holds them. Raises InvalidArgument."""
+    """Check the parts of a command and return them as JSON. Raises InvalidArgument."""
     if not isinstance(parts, Mapping):
         raise InvalidArgument(f"a command is a mapping of its parts, not {shown(parts)}")
     unknown = [name for name in parts if not isinstance(name, str) or name not in PARTS]
@@ -72,7 +72,7 @@ def clean_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class JobTemplate(Entity):
-    """A command. A shell job has ``scripts`` beside its executable; the last five fields are those of Spark jobs."""
+    """A command. A shell job has ``scripts`` besides its executable; the last five fields are for Spark jobs."""
 
     type: Literal["shell", "spark"] = doc_field(clean_type, fixed=True)
     executable: str = doc_field(PARTS["executable"])
@@ -89,7 +89,7 @@ class JobTemplate(Entity):
 
 @dataclass(frozen=True)
 class SetTemplate(EntityChange):
-    """Set some parts of a job template, each as a whole: ``SetTemplate({"arguments": ["-v"]})``."""
+    """Replace some parts of a job template, each as a whole: ``SetTemplate({"arguments": ["-v"]})``."""
 
     parts: Mapping[str, Any]
     since: ClassVar[int] = 4

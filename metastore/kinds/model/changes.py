@@ -1,8 +1,8 @@
 """Changes of a model's versions.
 
-:class:`SetUri` and :class:`RemoveUri` are for ``models.alter_version``. The others say in a model's history what
-``add_version``, ``drop_version`` and the methods for aliases did. ``alter`` does not take them, because only the
-commits of those methods check whether there is such a version.
+:class:`SetUri` and :class:`RemoveUri` are for ``models.alter_version``. The other changes record in a model's history
+what ``add_version``, ``drop_version`` and the methods for aliases did. ``alter`` does not take them, because only the
+commits of those methods check whether the version exists.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SetUri(EntityChange):
-    """Set one of the places of a model version."""
+    """Set one of the URIs of a model version."""
 
     name: str
     uri: str
@@ -34,7 +34,7 @@ class SetUri(EntityChange):
 
 @dataclass(frozen=True)
 class RemoveUri(EntityChange):
-    """Remove one of the places of a model version, which keeps at least one. Raises EntityNotFound."""
+    """Remove one of the URIs of a model version, which must keep at least one. Raises EntityNotFound."""
 
     name: str
     since: ClassVar[int] = 2
@@ -50,7 +50,7 @@ class RemoveUri(EntityChange):
 
 @dataclass(frozen=True)
 class SetLatestVersion(EntityChange):
-    """A version was added: this is its number."""
+    """A version with this number was added."""
 
     number: int
     since: ClassVar[int] = 2
@@ -61,7 +61,7 @@ class SetLatestVersion(EntityChange):
 
 @dataclass(frozen=True)
 class SetAlias(EntityChange):
-    """An alias points to this version from now on."""
+    """Point an alias to this version."""
 
     alias: str
     number: int
@@ -73,7 +73,7 @@ class SetAlias(EntityChange):
 
 @dataclass(frozen=True)
 class RemoveAlias(EntityChange):
-    """An alias points to no version any more."""
+    """Remove an alias: it points to no version from now on."""
 
     alias: str
     since: ClassVar[int] = 2

@@ -3,8 +3,8 @@
     model          {"latest_version": n, "aliases": {alias: number, …}}
     model version  {"uris": {name: uri, …}, "aliases": [alias, …]}
 
-Versions are owned rows, named by their number, which counts from 1 and is never used again. An alias is written down
-twice, in one commit: with the model, to find its version, and with the version, so that one row says all of it.
+Versions are owned rows. A version's name is its number, which counts from 1 and is never reused. An alias is stored
+twice, in one commit: with the model, to find the version, and with the version, so that its row is complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["clean_alias", "clean_aliases", "clean_uris"]
 
 
 def clean_uris(uris: object) -> dict[str, str]:
-    """Return the places of a model version by name; there is at least one."""
+    """Return the URIs of a model version by name. Raises InvalidArgument if there is none."""
     if not isinstance(uris, Mapping) or not uris:
         raise InvalidArgument(f"uris map names to the places of the model, at least one; not {shown(uris)}")
     clean = {}
@@ -36,7 +36,7 @@ def clean_aliases(aliases: object) -> list[str]:
 
 
 def clean_alias(alias: object) -> str:
-    """Return an alias, which is a name and does not look like a number."""
+    """Return an alias. Raises InvalidArgument if it is not a name, or looks like a number."""
     name = clean_name(alias)
     if name.isdecimal():
         raise InvalidArgument(f"the alias {name!r} looks like the number of a version; choose another")

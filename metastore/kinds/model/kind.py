@@ -13,7 +13,7 @@ __all__ = ["MODEL", "Model"]
 
 
 class Model(Entity):
-    """A model. ``latest_version`` is the number of the version added last, 0 if there was none."""
+    """A model. ``latest_version`` is the number of the version that was added last; 0: no version was ever added."""
 
     latest_version: int = doc_field(default=0, decode=int, given=False, joined=max)
     aliases: Mapping[str, int] = doc_field(

@@ -14,7 +14,7 @@ __all__ = ["MODEL_VERSION", "ModelVersion"]
 
 
 class ModelVersion(Owned):
-    """A version of a model: where it is, and the aliases that point to it."""
+    """A version of a model: its URIs, and the aliases that point to it."""
 
     uris: Mapping[str, str] = doc_field(clean_uris, decode=read_only)
     aliases: tuple[str, ...] = doc_field(clean_aliases, default=(), decode=tuple)

@@ -1,12 +1,12 @@
-"""The document of a table: its columns, its layout, where it is and in which format.
+"""The document of a table: its columns, its layout, its location and its format.
 
     {"columns": [node, …], "last_column_id": n, "partitioning": [text, …], "distribution": text | null,
      "sort_orders": [text, …], "indexes": [{"name", "columns", "type"}, …], "location": text | null,
      "format": text | null}
 
-Columns are nodes of :mod:`metastore.columns.column`, the texts of the layout those of
-:mod:`metastore.kinds.table.layout`. Everything in a document was checked when it went in: references of the layout
-always name a column that is there.
+Columns are nodes of :mod:`metastore.columns.column`; the texts of the layout are those of
+:mod:`metastore.kinds.table.layout`. Everything in a document was checked before it was stored, so references in the
+layout always name an existing column.
 """
 
 from __future__ import annotations
@@ -52,32 +52,32 @@ def stored_columns(columns: Iterable[Column], draft: Doc, old: Mapping[str, Any]
 
 
 def stored_partitioning(texts: Iterable[str], draft: Doc, _: object) -> list[str]:
-    """Return the canonical spelling of each text; its columns must be among those of ``draft``."""
+    """Return the canonical spelling of each text; the columns that it names must be in ``draft``."""
     return check_partitioning(texts, draft["columns"])
 
 
 def stored_distribution(text: str | None, draft: Doc, _: object) -> str | None:
-    """Return the canonical spelling of ``text``; its columns must be among those of ``draft``."""
+    """Return the canonical spelling of ``text``; the columns that it names must be in ``draft``."""
     return check_distribution(text, draft["columns"])
 
 
 def stored_sort_orders(texts: Iterable[str], draft: Doc, _: object) -> list[str]:
-    """Return the canonical spelling of each text; its columns must be among those of ``draft``."""
+    """Return the canonical spelling of each text; the columns that it names must be in ``draft``."""
     return check_sort_orders(texts, draft["columns"])
 
 
 def stored_indexes(indexes: Iterable[Index], draft: Doc, _: object) -> list[Doc]:
-    """Return ``indexes`` as a document has them; their columns must be among those of ``draft``."""
+    """Return ``indexes`` as a document stores them; the columns that they name must be in ``draft``."""
     return check_indexes(indexes, draft["columns"])
 
 
 def clean_location(location: object) -> str | None:
-    """Return ``location`` if it is None or a string that is not blank."""
+    """Return ``location`` if it is None or a string that is not blank, or raise InvalidArgument."""
     return _optional(location, "a location")
 
 
 def clean_format(format: object) -> str | None:
-    """Return ``format`` in lower case if it is None or a string that is not blank."""
+    """Return ``format`` in lower case, or None. Raises InvalidArgument for a blank string or another type."""
     text = _optional(format, "a format")
     return text and text.lower()
 
@@ -92,7 +92,7 @@ def _optional(value: object, what: str) -> str | None:
 
 
 def layout_references(doc: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each reference of the layout to a column: where it stands, for a message, and the column's path."""
+    """Yield each reference of the layout to a column: a text that says where it is, for a message, and the path."""
     texts = [("the partitioning", t) for t in doc.get("partitioning", ())]
     texts += [("the distribution", t) for t in (doc.get("distribution"),) if t is not None]
     texts += [("the sort order", t) for t in doc.get("sort_orders", ())]
@@ -105,7 +105,7 @@ def layout_references(doc: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, 
 
 
 def rename_references(doc: Doc, old: tuple[str, ...], new: tuple[str, ...]) -> None:
-    """Change each reference of the layout to the column ``old``, or below it, to ``new``, in place."""
+    """Replace ``old`` by ``new``, in place, in each reference of the layout to the column ``old`` or a field below."""
     for key in ("partitioning", "sort_orders"):
         if key in doc:
             doc[key] = [renamed(text, old, new) for text in doc[key]]

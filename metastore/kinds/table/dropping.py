@@ -1,9 +1,9 @@
-"""Columns that are being dropped in steps: out of the columns, and beside them in the document until that is decided.
+"""Columns that are being dropped in steps: the document keeps them apart from its columns until the drop ends.
 
     {"dropping": [{"operation": id, "place": n, "node": node}, …]}
 
 So every reader sees the table without the column, at no cost. The name stays taken, and a change that names the column
-raises DropPending. A document has the key only while it is needed.
+raises DropPending. A document has the key only while a column is being dropped.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ __all__ = [
 ]
 
 MARKER = "dropping"
-"""The key of a document that holds what is being dropped of it; of a partition's: the operation that drops it."""
+"""The key in a table's document of the columns that are being dropped. In a partition's document, the key of the
+operation that drops it.
+"""
 
 Names = tuple[str, ...]
 
 
 def check_free(doc: Mapping[str, Any], entity: Names, names: Sequence[str]) -> None:
-    """Raise DropPending if ``names``, the path of a column, leads to one that is being dropped, or below it."""
+    """Raise DropPending if ``names``, the path of a column, is that of a column being dropped, or is below one."""
     for one in doc.get(MARKER, ()):
         if names and one["node"]["name"] == names[0]:
             raise DropPending(UUID(one["operation"]), path=format_path((*entity, names[0])))
 
 
 def kept_dropping(nodes: Iterable[Node], old: Mapping[str, Any]) -> Doc:
-    """Return what a replaced document keeps of ``old``.
+    """Return the columns being dropped in ``old``, which a document that replaces it keeps.
 
     Raises DropPending if one of ``nodes`` has a pending name, or a pending id: the column may have been renamed since.
     """
@@ -57,7 +59,7 @@ def kept_dropping(nodes: Iterable[Node], old: Mapping[str, Any]) -> Doc:
 
 @dataclass(frozen=True)
 class BeginColumnDrop(EntityChange):
-    """Take a column out of the table until its drop is finished or rolled back. ``tables.begin_drop`` writes it."""
+    """Take a column out of the table until its drop ends or is rolled back. ``tables.begin_drop`` writes this."""
 
     path: Path
     operation: str
@@ -72,7 +74,7 @@ class BeginColumnDrop(EntityChange):
 
 @dataclass(frozen=True)
 class RollBackColumnDrop(EntityChange):
-    """Put a column back to its place, or as near as there are columns."""
+    """Put a column back in its place, or at the end if there are fewer columns now."""
 
     path: Path
     column_id: int
@@ -85,7 +87,7 @@ class RollBackColumnDrop(EntityChange):
 
 @dataclass(frozen=True)
 class FinishColumnDrop(EntityChange):
-    """Forget a column whose data is destroyed: nothing brings it back."""
+    """Forget a column whose data is destroyed. It cannot be brought back."""
 
     path: Path
     column_id: int
@@ -96,7 +98,7 @@ class FinishColumnDrop(EntityChange):
 
 @dataclass(frozen=True)
 class FinishPartitionDrop(EntityChange):
-    """Say that the data of a partition is destroyed, in the event that ends the partition: nothing brings it back."""
+    """Say, in the event that deletes a partition, that its data is destroyed. It cannot be brought back."""
 
 
 def _column(doc: Doc, entity: Names, names: Names) -> Node:
@@ -110,7 +112,7 @@ def _column(doc: Doc, entity: Names, names: Names) -> Node:
 
 
 def _taken_out(doc: Doc, column_id: int) -> Doc | None:
-    """Remove and return what is noted of a column; None: nothing is."""
+    """Remove the note of a column that is being dropped, and return it; None: there is no note."""
     noted = doc.get(MARKER, [])
     note: Doc | None = next((one for one in noted if one["node"]["id"] == column_id), None)
     rest = [one for one in noted if one is not note]

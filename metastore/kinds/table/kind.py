@@ -1,4 +1,4 @@
-"""The table: columns, and how its data is laid out."""
+"""The table: its columns, and the layout of its data."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How a table is laid out: partitioning, distribution, sort orders, and indexes.
+"""The layout of a table: partitioning, distribution, sort orders, and indexes.
 
-All but indexes are texts, parsed, checked and stored in one canonical spelling:
+All except indexes are texts, which are parsed, checked, and stored in one canonical spelling:
 
     partitioning   region   bucket(16, id)   truncate(4, name)   year(ts) month(ts) day(ts) hour(ts)
                    list(region)   range(ts)   any_function(a, 3, 'text')
@@ -11,8 +11,8 @@ All but indexes are texts, parsed, checked and stored in one canonical spelling:
 ``desc``; nulls come first when it ascends and last when it descends, unless it says otherwise; the canonical
 spelling says both. Known functions and the words of a sort order are spelled in lower case.
 
-A column is named by its name, or by the dotted path of a nested field. A name that is a number, or has white space, a
-dot, a comma, a parenthesis or a quote in it, is in back-quotes; back-quotes in it are doubled.
+A column is named by its name, or by the dotted path of a nested field. A name that is a number, or contains white
+space, a dot, a comma, a parenthesis or a quote, is written in back-quotes; back-quotes inside are doubled.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _TOKEN: Final = re.compile(
 
 @dataclass(frozen=True)
 class Index:
-    """An index of a table: its name, its columns (names or paths), and ``primary`` or ``unique``."""
+    """An index of a table: its name, its columns (names or paths), and its type (``primary`` or ``unique``)."""
 
     name: str
     columns: tuple[str, ...]
@@ -82,7 +82,11 @@ def _index_columns(columns: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Expression:
-    """A parsed text. A column reference is a tuple of names, a literal is its text; without a function, one column."""
+    """A parsed text.
+
+    An argument is a column (a tuple of names) or the text of a literal. Without a function there is one argument, a
+    column.
+    """
 
     function: str | None
     arguments: tuple[str | Names, ...]
@@ -110,7 +114,7 @@ class _Parser:
         self.advance()
 
     def advance(self) -> str:
-        """Step to the next token; return the value of the one left behind."""
+        """Go to the next token, and return the value of the previous one."""
         value, match = self.value, _TOKEN.match(self.text, self.next)
         if match is None:
             self.at, self.value = self.next, self.text[self.next :].lstrip()[0]
@@ -182,13 +186,13 @@ def references(text: str) -> tuple[Names, ...]:
 
 
 def parts_of(text: str) -> tuple[str | None, tuple[str | Names, ...], str]:
-    """Return the function of a text (None: one column), its arguments (columns as tuples of names), and the rest."""
+    """Return a text's function (None: it is one column), its arguments (columns as tuples of names), and the rest."""
     expression = _parse(text)
     return expression.function, expression.arguments, expression.rest
 
 
 def spelled(function: str | None, arguments: Iterable[str | Names], rest: str = "") -> str:
-    """Return the text of these parts, which :func:`parts_of` takes apart; the checks of a table come later."""
+    """Return the text with these parts: the inverse of :func:`parts_of`. The parts are not checked here."""
     return str(_Expression(function, tuple(arguments), rest))
 
 
@@ -204,17 +208,17 @@ def renamed(text: str, old: Names, new: Names) -> str:
 
 
 def check_partitioning(texts: Iterable[str], nodes: list[Node]) -> list[str]:
-    """Return the canonical spelling of each text; its columns must be among ``nodes``."""
+    """Return the canonical spelling of each text; the columns that it names must be in ``nodes``."""
     return _each_once("partitioning", texts, lambda text: _transform("partitioning", text, nodes))
 
 
 def check_sort_orders(texts: Iterable[str], nodes: list[Node]) -> list[str]:
-    """Return the canonical spelling of each text; its columns must be among ``nodes``."""
+    """Return the canonical spelling of each text; the columns that it names must be in ``nodes``."""
     return _each_once("sort orders", texts, lambda text: _sort_order(text, nodes))
 
 
 def check_distribution(text: str | None, nodes: list[Node]) -> str | None:
-    """Return the canonical spelling of ``text``; its columns must be among ``nodes``."""
+    """Return the canonical spelling of ``text``; the columns that it names must be in ``nodes``."""
     if text is None:
         return None
     text = clean_text(text, "a distribution")
@@ -227,7 +231,10 @@ def check_distribution(text: str | None, nodes: list[Node]) -> str | None:
 
 
 def check_indexes(indexes: Iterable[Index], nodes: list[Node]) -> list[dict[str, Any]]:
-    """Return ``indexes`` as the document stores them; names differ, one is primary at most, columns exist."""
+    """Return ``indexes`` as the document stores them.
+
+    Raises InvalidArgument unless names differ, at most one index is primary, and all columns exist.
+    """
     if type(indexes) is not tuple and (isinstance(indexes, (str, Index)) or not isinstance(indexes, Iterable)):
         raise InvalidArgument(f"indexes must be a sequence of Index, not {shown(indexes)}")
     stored: list[dict[str, Any]] = []
@@ -284,7 +291,10 @@ def _sort_order(text: str, nodes: list[Node]) -> str:
 
 
 def _checked(text: str, expression: _Expression, known: frozenset[str], nodes: list[Node]) -> _Expression:
-    """Return ``expression`` with a known function in lower case, once its arguments fit and its columns exist."""
+    """Return ``expression`` with a known function in lower case.
+
+    Raises InvalidArgument if an argument does not fit or a column does not exist.
+    """
     name = (expression.function or "").lower()
     if name in known:
         _check_arguments(text, name, expression.arguments)

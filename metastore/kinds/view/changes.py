@@ -1,6 +1,6 @@
-"""Changes of a view's queries and of where their names are looked up.
+"""Changes of a view's queries, and of the catalog and schema in which their names are looked up.
 
-Dialects are independent: two people who change two of them at once both succeed.
+Dialects are independent: if two callers change two different dialects at once, both succeed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SetRepresentation(EntityChange):
-    """Set the view's query in one dialect, whether it had one or not."""
+    """Set the view's query in one dialect; a query that is there already is replaced."""
 
     dialect: str
     text: str
@@ -31,7 +31,7 @@ class SetRepresentation(EntityChange):
 
 @dataclass(frozen=True)
 class RemoveRepresentation(EntityChange):
-    """Remove the view's query in one dialect. Raises EntityNotFound if there is none."""
+    """Remove the view's query in one dialect. Raises EntityNotFound if there is no such query."""
 
     dialect: str
     since: ClassVar[int] = 2

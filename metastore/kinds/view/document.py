@@ -3,7 +3,7 @@
     {"columns": [node, …], "last_column_id": n, "representations": {dialect: text, …},
      "default_catalog": name | null, "default_schema": name | null}
 
-Columns are nodes of :mod:`metastore.columns.column`. A dialect is a word in lower case, and stands there once.
+Columns are nodes of :mod:`metastore.columns.column`. A dialect is a word in lower case, and occurs once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def clean_dialect(dialect: object) -> str:
 
 
 def clean_default(name: object, what: str) -> str | None:
-    """Return ``name`` if it is None or can be a name or a path of names."""
+    """Return ``name`` if it is None or a text that is not blank: a name, or a path of names."""
     if name is None:
         return None
     text = clean_text(name, what)
@@ -47,12 +47,12 @@ def clean_default(name: object, what: str) -> str | None:
 
 
 def decode_representations(queries: Mapping[str, str]) -> tuple[SQL, ...]:
-    """Return the queries as the document has them, in their order."""
+    """Return the queries of a document, in its order."""
     return tuple([SQL(dialect, text) for dialect, text in queries.items()])
 
 
 def stored_representations(representations: Iterable[SQL]) -> dict[str, str]:
-    """Return the queries as a document has them; there is one for each dialect."""
+    """Return the queries as a document stores them. Raises InvalidArgument if a dialect has two."""
     queries: dict[str, str] = {}
     for one in representations:
         if not isinstance(one, SQL):

@@ -1,4 +1,4 @@
-"""The view: a query with a name, in one or several dialects. It shares its space of names with tables."""
+"""The view: a query with a name, in one or several dialects. It shares its namespace with tables."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """The book of leases as objects with conditional writes: one lock file per name, changed by compare-and-swap.
 
-To acquire is one read and one write; to renew or release is one write, if no other process wrote meanwhile. Lock files
-are never deleted, so that tokens never go back. To fence a store's commits, the book notes the token in the
+To acquire takes one read and one write; to renew or release takes one write, unless another process wrote meanwhile.
+Lock files are never deleted, so tokens never decrease. To fence a store's commits, the book notes the token in the
 store (``notes``) after the lock file names the holder and before the caller gets the lease. It notes the next token
-when the lease is released or broken. The lock file decides: a holder that it no longer names notes nothing and gets
-nothing. If the store has seen greater tokens (the lock file was removed), the lock file gets a still greater one.
+when the lease is released or broken. The lock file decides: a process that it no longer names notes no token and gets
+no lease. If the store has noted greater tokens, because the lock file was removed, the lock file gets a still greater
+one.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _log = logging.getLogger("metastore")
 _MICROS = 1_000_000
 _DEADLINE = 30.0
 _GRACE = 5.0
-"""The time to try to release leases that were taken in vain (seconds)."""
+"""How long to try to release leases that were taken in vain (seconds)."""
 
 
 class _Unfenced(NamedTuple):
@@ -51,7 +52,7 @@ class _Unfenced(NamedTuple):
 
 
 class ObjectBook:
-    """Keeps the promises of :class:`metastore.leases.book.Book`."""
+    """A book (:class:`metastore.leases.book.Book`) of lock files."""
 
     def __init__(
         self, objects: Objects, form: Format, place: str, clock: Clock, max_drift: float, notes: Notes | None = None
@@ -73,7 +74,7 @@ class ObjectBook:
             self._form.key(name)
             if self._notes is not None:
                 self._notes.check(name)
-        if len(want.names) > 1:  # look first: taking and releasing a name disturbs others
+        if len(want.names) > 1:  # read all first: to take a lease and release it again disturbs others
             for name in want.names:
                 refusal = self._held(name, self._cells.read(name, ends)) or self._waited_for(name, want, ends)
                 if refusal is not None:
@@ -103,7 +104,7 @@ class ObjectBook:
             held = None if file is None else file.holding
             if file is not None and held is not None and held.id in tried:
                 return Done(file)
-            # read the queue once, and only if nobody holds the lease: later arrivals are behind
+            # read the queue once, and only if nobody holds the lease: later arrivals come after this call
             refusal = self._held(name, file) or (None if looked else self._waited_for(name, want, ends))
             if refusal is not None:
                 return Done(refusal)
@@ -151,7 +152,7 @@ class ObjectBook:
         return Grant(file.name, file.token if self._form.own else None, utc(held.expires_at), None, held.id)
 
     def _fenced(self, file: LockFile, ends: float) -> Grant | Refusal:
-        """Note the token in the store, and return the grant; or a refusal, if the lock file names us no more."""
+        """Note the token in the store, and return the grant. Refuse if the lock file no longer names this holder."""
         if self._notes is None:
             return self._grant(file)
         held = file.holding
@@ -169,7 +170,7 @@ class ObjectBook:
         return Refusal(file.name, None, None, 0.0)
 
     def _raised(self, name: str, mark: str, noted: int, ends: float) -> LockFile | None:
-        """Return the lock file with a token above the noted one; None: it names another holder, or none."""
+        """Return the lock file with a token above the noted one; None: it names another holder, or no holder."""
 
         def decide(file: LockFile | None, _: AbstractSet[str], nonce: str) -> LockFile | Done[LockFile | None]:
             if file is None or file.holding is None or file.holding.id != mark:
@@ -227,12 +228,12 @@ class ObjectBook:
 
         if self._cells.change(grant.name, decide, ends) is False:
             return False
-        if self._notes is not None and following is not None:  # the next holder has at least this token
+        if self._notes is not None and following is not None:  # the next holder will have at least this token
             self._notes.end(grant.name, following, ends)
         return True
 
     def _was_released(self, file: LockFile, following: int | None) -> bool:
-        """Whether an earlier call freed it, and may not have come as far as to note that."""
+        """Whether an earlier call released the lease, but perhaps failed before it noted that in the store."""
         if not self._form.own:
             return file.holding is None and file.token == following
         return any(past.action == "release" and past.token == following for past in file.history)
@@ -249,12 +250,12 @@ class ObjectBook:
             broken = self._break(name, file, ends)
             if broken is None:
                 continue
-            if self._notes is not None and broken[1]:  # a second call repeats this
+            if self._notes is not None and broken[1]:  # repeated by a second call
                 self._notes.end(name, broken[1], ends)
             return broken[0]
 
     def _break(self, name: str, lock: LockFile | None, ends: float) -> tuple[bool, int] | None:
-        """Return whether the lease was broken, and its token then; None: it has another holder by now."""
+        """Return whether the lease was broken, and its token after that; None: it has another holder now."""
         whose = None if lock is None or lock.holding is None else lock.holding.id
 
         def decide(

@@ -1,7 +1,7 @@
 """The name of an object store's bucket: one bucket has one name, however its URL is spelt.
 
 ``s3a`` and ``s3n`` are S3, ``gcs`` is ``gs``. ``abfs``, ``abfss``, ``wasb``, ``wasbs`` and ``az`` are Azure: the first
-two differ in TLS, the next two name another endpoint of the same account. Hosts have no case; names of buckets do.
+two differ in TLS, the next two name another endpoint of the same account. Host names ignore case; bucket names do not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 def bucket_of(scheme: str, authority: str) -> tuple[str, str, str]:
-    """Return the scheme, the bucket or container, and the account; "" where the URL names none."""
+    """Return the scheme, the bucket or container, and the account ("" if the URL does not name one)."""
     scheme = _SAME.get(scheme.lower(), scheme.lower())
     if scheme != "az" or "@" not in authority:
         return scheme, authority, ""
@@ -26,7 +26,7 @@ def bucket_of(scheme: str, authority: str) -> tuple[str, str, str]:
 
 
 def server_of(url: str) -> str:
-    """Return the URL of an object store's server in one spelling."""
+    """Return the canonical URL of an object store's server."""
     try:
         parts = urlsplit(url.rstrip("/"))
         port = parts.port

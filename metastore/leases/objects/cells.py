@@ -1,16 +1,16 @@
-"""Settled compare-and-swap on lock files: what a call returns is decided, whatever happened to single requests.
+"""Settled compare-and-swap on lock files: the result of a call is final, even if single requests failed.
 
-A change is a function of the lock file as it is. If its write is refused, or the answer is lost, the file is read
-again, and the function decides again. It gets the nonces of all writes that it has tried, because each may have been
-applied. So a write that was applied and answered with 500, or not at all, is recognised, and does not look like a lost
-race. No decision rests on an answer that another process's write may have caused.
+A change is a function of the present lock file. If its write is refused, or the answer is lost, the file is read again,
+and the function decides again. It gets the nonces of all writes that this call has tried, because each may have been
+applied. So the function recognises a write that was applied and answered with 500, or not at all; it does not look like
+a lost race. No decision relies on an answer that another process's write may have caused.
 
-A write may rest on a version that this process wrote or read before, which saves a read: that version is its
-condition. An answer without a write never rests on an old version.
+A write may start from a version that this process wrote or read before, which saves a read: that version is the
+condition of the write. A decision not to write always relies on a fresh read.
 
 A write without an answer may still be on its way when the call gives up. It is applied to exactly the version that it
-was made for, or not at all. The nonces are kept (:meth:`Cells.abandoned`), so that this process recognises a lease
-without a holder; for others that lease lasts for its ttl.
+was made for, or not at all. Its nonce is kept (:meth:`Cells.abandoned`), so this process knows that nobody holds the
+lease that such a write acquired; for other processes, the lease lasts for its ttl.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _MOST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """The decision to write nothing, and the answer."""
+    """The decision not to write, with the answer of the call."""
 
     answer: T
 
 
 Decide = Callable[[LockFile | None, AbstractSet[str], str], "LockFile | Done[T]"]
-"""Called with the lock file (None: there is none yet), the nonces of the writes that were tried, and a new nonce."""
+"""A function of the lock file (None: it does not exist), the nonces of the writes tried so far, and a new nonce."""
 
 
 class _Seen(NamedTuple):
@@ -57,28 +57,28 @@ class Cells:
     def __init__(
         self, objects: Objects, form: Format, place: str, clock: Clock, note: Callable[[LockFile], None]
     ) -> None:
-        """Call ``note`` with whatever is read."""
+        """Call ``note`` with each lock file that is read."""
         self._objects, self._form, self._place, self._clock, self._note = objects, form, place, clock, note
         self._seen: dict[str, _Seen] = {}
         self._abandoned: dict[str, None] = {}
 
     def abandon(self, nonces: AbstractSet[str]) -> None:
-        """Note that nobody here holds, or ever will hold, what these writes acquire."""
+        """Note that this process never holds a lease that these writes acquire."""
         for nonce in nonces:
             _put(self._abandoned, nonce, None)
 
     def abandoned(self, nonce: str) -> bool:
-        """Whether a write is one that was given up."""
+        """Whether the write with this nonce was abandoned."""
         return nonce in self._abandoned
 
     def read(self, name: str, ends: float) -> LockFile | None:
-        """Return what is there now."""
+        """Return the present lock file; None: it does not exist."""
         return self._read(name, Effort(self._clock, self._place, ends)).file
 
     def change(self, name: str, decide: Decide[T], ends: float) -> LockFile | T:
-        """Write what ``decide`` makes of what is there, and return it; or its answer, which rests on a fresh read.
+        """Write the lock file that ``decide`` returns, and return it; or return its answer, based on a fresh read.
 
-        Raises BackendUnavailable and DeadlineExceeded at the instant ``ends``: then a write may still land.
+        Raises BackendUnavailable or DeadlineExceeded at the time ``ends``; a write may still be applied after that.
         """
         effort = Effort(self._clock, self._place, ends)
         tried: set[str] = set()
@@ -106,7 +106,7 @@ class Cells:
         try:
             new = self._objects.put(self._form.key(name), self._form.encode(file), etag)
         except ConditionFailed:
-            if fresh:  # others are quicker
+            if fresh:  # another process was quicker
                 effort.pause()
             return False
         except Unsettled as trouble:
@@ -138,7 +138,7 @@ class Cells:
     def all(
         self, keys: Iterable[str], ends: float, damaged: Callable[[MetastoreError], object] | None
     ) -> Iterator[LockFile]:
-        """Yield the lock files among these keys; ``damaged`` gets the errors of those that are none (None: raise)."""
+        """Yield the lock files with these keys; ``damaged`` gets the errors of unreadable ones (None: raise them)."""
         effort = Effort(self._clock, self._place, ends)
         for key in keys:
             if not key.endswith(".json") or "/" in key:
@@ -156,7 +156,7 @@ class Cells:
                 yield file
 
     def keys(self, ends: float) -> list[str]:
-        """Return the keys of all objects of the place."""
+        """Return the keys of all objects in the place."""
         effort = Effort(self._clock, self._place, ends)
         while True:
             effort.check()
@@ -170,6 +170,6 @@ def _put(entries: dict[str, V], key: str, value: V) -> None:
     """Add an entry, and keep the newest thousand."""
     entries.pop(key, None)
     entries[key] = value
-    with suppress(StopIteration, RuntimeError):  # another thread removes entries too
+    with suppress(StopIteration, RuntimeError):  # another thread may remove entries, too
         while len(entries) > _MOST:
             entries.pop(next(iter(entries)), None)

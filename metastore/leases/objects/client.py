@@ -1,15 +1,15 @@
-"""Read objects, and create or replace them on a condition, with the library obstore.
+"""Read objects, and create or replace them conditionally, with the library obstore.
 
-Obstore's own retries are off: with them, a write that was applied, but whose answer was lost, returns as a failed
-condition. Here each call sends one request, and reports what is known afterwards:
+Obstore's own retries are off: with them, a write that was applied, but whose answer was lost, is reported as a failed
+condition. Here, each call sends one request, and reports what is known afterwards:
 
-* ``put`` returns: the object is what was sent;
-* :class:`ConditionFailed`: the answer says that the condition does not hold. The cause may be this process's own write
-  that the network sent twice, or a race (409): read the object;
-* :class:`Unsettled`: nothing is known: read the object, again and again.
+* ``put`` returns: the object has the new content;
+* :class:`ConditionFailed`: the answer says that the condition does not hold. The cause may be a race (409), or this
+  process's own write, which the network sent twice: read the object;
+* :class:`Unsettled`: the outcome is unknown: read the object, again if that fails.
 
-An error that no repetition changes (no permission, no such bucket) raises BackendUnavailable at once. Its text never
-shows the library's message, which may hold a signed URL.
+A permanent error (no permission, no such bucket) raises BackendUnavailable at once. Its text never contains the
+library's message, which may hold a signed URL.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["ConditionFailed", "Found", "Objects", "ObstoreObjects", "Unsettled"]
 
 _first_used_by: dict[str, int] = {}
 _STATUS = re.compile(r"status code: (\d{3})")
-"""For the message, and for a LIST: else decisions rest on the type of the error."""
+"""Used for messages, and for a LIST; all other decisions use the type of the error."""
 
 
 class Found(NamedTuple):
-    """An object, and the tag of this version of it."""
+    """An object, and the tag of its version."""
 
     data: bytes
     etag: str
@@ -43,7 +43,7 @@ class ConditionFailed(Exception):
 
 
 class Unsettled(Exception):
-    """There was no answer, or one from which nothing follows."""
+    """There was no answer, or one that leaves the outcome open."""
 
 
 class Objects(Protocol):
@@ -53,7 +53,7 @@ class Objects(Protocol):
         """Return an object as it is now; None: it does not exist. Raises Unsettled."""
 
     def put(self, key: str, data: bytes, etag: str | None) -> str | None:
-        """Replace the version ``etag`` of an object, or (None) create it; return its new tag, if that is known.
+        """Replace the version ``etag`` of an object, or create it (None); return its new tag, if that is known.
 
         Raises ConditionFailed and Unsettled.
         """
@@ -66,7 +66,7 @@ class Objects(Protocol):
 
 
 class ObstoreObjects:
-    """Objects of a store of obstore: S3, Azure, Google, or this process's memory."""
+    """Objects in an obstore store: S3, Azure, Google, or the memory of this process."""
 
     def __init__(self, store: ObjectStore, place: str) -> None:
         self._opened, self._place = store, place
@@ -117,7 +117,7 @@ class ObstoreObjects:
         except BackendUnavailable:
             raise
         except Exception as error:  # noqa: BLE001
-            # S3's answer is a GenericError: only its text has the status
+            # for S3, the error is a GenericError, which has the status only in its text
             if (matched := _STATUS.search(str(error))) and matched[1] == "404":
                 self._no_bucket()
             self._explain(error)

@@ -9,7 +9,7 @@ from metastore.leases.objects.client import Unsettled
 __all__ = ["Effort"]
 
 _BASE, _CAP = 0.01, 1.0
-"""Full jitter: a random time up to ``min(_CAP, _BASE * 2 ** n)`` seconds."""
+"""Full jitter: each wait is a random time up to ``min(_CAP, _BASE * 2 ** n)`` seconds."""
 
 
 class Effort:
@@ -21,12 +21,12 @@ class Effort:
         self._trouble: Unsettled | None = None
 
     def check(self) -> None:
-        """Raise BackendUnavailable or DeadlineExceeded if the deadline is over."""
+        """Raise BackendUnavailable or DeadlineExceeded if the deadline has passed."""
         if self._clock.monotonic() >= self._ends:
             raise self._over()
 
     def pause(self, trouble: Unsettled | None = None) -> None:
-        """Wait before the next request; ``trouble`` is what the last one came to. Raises as :meth:`check`."""
+        """Wait before the next request; ``trouble`` is the last one's error. Raises the errors of :meth:`check`."""
         self._trouble = trouble
         wait = self._clock.uniform(0.0, min(_CAP, _BASE * 2.0 ** min(self._waits, 60)))
         self._waits += 1

@@ -1,14 +1,14 @@
 """Objects as local files, replaced by a check and an atomic rename.
 
-A read takes no lock, because a file is only ever replaced as a whole. To create a file is to link a complete draft to a
-name that must be free. To replace a file takes four steps. Open it. Lock it (flock, which does not wait: a busy file is
-Unsettled). Check that the name still leads to it, and that it is the expected version. Rename the draft over it. Only
-the process that has the lock of the current file may rename, so that exactly one of several does. The lock lasts for
-these few system calls, and ends with the process. A process that is stopped between them blocks this one lease until it
-goes on or ends.
+A read takes no lock, because a file is only ever replaced as a whole. A new file is created by linking a complete draft
+to a name that must be free. A file is replaced in four steps. Open it. Lock it (flock, which does not wait: a busy file
+is Unsettled). Check that the name still leads to it, and that it is the expected version. Rename the draft over it.
+Only the process that has the lock of the current file may rename, so exactly one of several does. The lock lasts for
+these few system calls, and ends with the process. A process that is stopped between them blocks only this lease, until
+it continues or ends.
 
-This is exact on a local POSIX file system, between processes of one kernel. It is not on NFS, SMB, FUSE or a file
-system that several machines mount: there, renames may not be atomic, or locks not shared.
+This is exact on a local POSIX file system, between processes of one kernel. It is not exact on NFS, SMB, FUSE or a file
+system that several machines mount: there, renames may not be atomic, or locks may not be shared.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class FileObjects:
 
 
 def _etag(data: bytes) -> str:
-    return sha256(data).hexdigest()  # each write has a nonce, so that two versions are never equal
+    return sha256(data).hexdigest()  # each write has a nonce, so two versions are never equal
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The formats of lock files, ours and Hudi's: the key of the object, and how it is encoded."""
+"""The formats of lock files, ours and Hudi's: the key and the encoding of the object."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from metastore.leases.objects.lock_file import LockFile
 __all__ = ["FORMATS", "Format"]
 
 _LONGEST = 180
-"""The longest quoted name. S3 allows keys of 1024 bytes, file systems names of 255; a hash replaces the rest."""
+"""The longest quoted name: S3 allows keys of 1024 bytes, file systems names of 255. A hash replaces the rest."""
 _PLACE = ".metastore-place"
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format. ``own``: the file holds a queue, a history and its name, and everybody who writes it keeps the token.
+    """One format.
 
-    ``key``: where the lock file of a lease lies. ``place``: where the id of its place does. ``queue``: the folder of
-    those who wait for it. ``within``: what a store calls the lock file, beside that id.
+    ``own``: the file has a queue, a history and its name, and every program that writes it keeps the token.
+
+    ``key`` returns the key of a lease's lock file, ``place`` the key of its place's id, and ``queue`` the folder of its
+    waiters. ``within`` returns the second part of a lease's name in a store, after the id of the place.
     """
 
     own: bool

@@ -1,13 +1,13 @@
-"""The lock files of Apache Hudi's storage-based lock provider (RFC-91): a Hudi writer and ours exclude each other.
+"""The lock files of Apache Hudi's storage-based lock provider (RFC-91): Hudi's writers and ours exclude each other.
 
-One for each table, at ``<base path>/.hoodie/.locks/table_lock.json``::
+There is one lock file for each table, at ``<base path>/.hoodie/.locks/table_lock.json``::
 
     {"owner": "…", "validUntil": 1767225630000, "expired": false}
 
-Hudi itself writes it so (its class StorageLockData); the text of the RFC says ``expiration`` instead, which is read
-too. The lock is held unless it is ``expired``, or ``validUntil`` (ms since 1970) is past by more than the clocks may
-differ. Hudi ignores unknown fields, so that our writes add the fields of our own lock files; a Hudi writer leaves them
-out. So there is no queue and no history, and no token that lasts: the one that our writes add is for the store that
+Hudi's class StorageLockData writes this; the text of the RFC says ``expiration`` instead, which is read, too. The lock
+is held unless it is ``expired``, or ``validUntil`` (ms since 1970) has passed by more than the allowed clock drift.
+Hudi ignores unknown fields, so our writes can add the fields of our own lock files; but a Hudi writer leaves them out.
+So there is no queue, no history, and no lasting token in the file: the token that our writes add is for the store that
 they fence, which remembers it.
 """
 
@@ -26,7 +26,7 @@ _FOLDER = ".hoodie/.locks"
 
 
 def key(name: str) -> str:
-    """Return where the lock of a table lies; the lease's name is the table's base path, below the URL."""
+    """Return the key of a table's lock file. The lease's name is the table's base path, below the URL."""
     if any(part in ("", ".", "..") for part in name.split("/")):
         raise InvalidArgument(
             f"the name of a lease of format hudi is the base path of a table, below the URL: not {name!r}; "
@@ -36,12 +36,12 @@ def key(name: str) -> str:
 
 
 def place(name: str) -> str:
-    """Return where the id lies: with each table, because the same table has another name below another URL."""
+    """Return the key of the place's id: one for each table, because a table has another name below another URL."""
     return f"{name}/{_FOLDER}/.metastore-place"
 
 
 def encode(file: LockFile) -> bytes:
-    """Return the file as Hudi reads it. A lease without a holder is an expired one."""
+    """Return the file in the form that Hudi reads. A lease without a holder is written as expired."""
     held = file.holding
     document: dict[str, Any] = {"expired": held is None, "nonce": file.nonce, "token": file.token, "place": file.place}
     if held is None:
@@ -60,7 +60,7 @@ def encode(file: LockFile) -> bytes:
 
 
 def decode(name: str | None, data: bytes, where: str) -> LockFile:
-    """Return the lock file. Raises BackendUnavailable for other data."""
+    """Return the lock file. Raises BackendUnavailable if ``data`` is not one."""
     try:
         document = json.loads(data)
         until = document["validUntil"] if "validUntil" in document else document["expiration"]

@@ -1,4 +1,4 @@
-"""Leases on object storage, with the methods of ``store.leases``, but without a database."""
+"""Leases in object storage, with the methods of ``store.leases``, but without a database."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ class FencedStore(Protocol):
 
 
 class ObjectStoreLeases(Leases):
-    """Leases that are kept as objects with conditional writes: ``ms.ObjectStoreLeases("s3://bucket/locks")``.
+    """Leases as objects with conditional writes: ``ms.ObjectStoreLeases("s3://bucket/locks")``.
 
     ``url``: ``s3://bucket/prefix``, ``az://container/prefix`` (also ``abfs``, ``abfss``), ``gs://bucket/prefix``,
     ``memory://name`` (this process only), or a local folder. Credentials come from the environment, or from
-    ``options``, which are those of obstore (``endpoint``, ``region``, ``access_key_id`` …).
+    ``options``: the options of obstore (``endpoint``, ``region``, ``access_key_id`` …).
 
-    ``store``: the store whose commits these leases fence; each acquisition is noted there. Without it, a lease excludes
-    others, but no commit can require it. ``format="hudi"``: the lock files of Apache Hudi, where a name is the base
+    ``store``: the store whose commits these leases fence; it notes each acquisition. Without it, a lease excludes other
+    holders, but no commit can require it. ``format="hudi"``: the lock files of Apache Hudi; a lease's name is the base
     path of a table below the URL. ``max_drift``: how much clocks may differ. ``request_timeout``: how long one request
     may take; a call may exceed its deadline by that much. Both are in seconds.
 
-    Raises InvalidArgument; BackendUnavailable where obstore is not installed. Nothing is sent before the first call.
+    Raises InvalidArgument; BackendUnavailable if obstore is not installed. No request is sent before the first call.
     """
 
     def __init__(
@@ -87,16 +87,17 @@ class ObjectStoreLeases(Leases):
         self.close()
 
     def audit(self, name: str, *, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:
-        """Yield the last 32 events of a lease, oldest first. They are one object: ``unreadable`` is never called.
+        """Yield the last 32 events of a lease, oldest first. ``unreadable`` is never called: one object holds them all.
 
-        The commits under it are in the audit of the store that it fences. Raises InvalidArgument for Hudi's files.
+        The commits under the lease are in the audit of the store that it fences. Raises InvalidArgument for Hudi's
+        files.
         """
         return super().audit(name, unreadable=unreadable)
 
     def name_in_store(self, name: str) -> str:
-        """Return what the store calls a lease: ``store.leases.audit(leases.name_in_store("compaction"))``.
+        """Return the name of a lease in the store: ``store.leases.audit(leases.name_in_store("compaction"))``.
 
-        Raises InvalidArgument where there is no store, BackendUnavailable and DeadlineExceeded.
+        Raises InvalidArgument if there is no store, BackendUnavailable and DeadlineExceeded.
         """
         if self._notes is None:
             raise InvalidArgument("these leases are noted in no store; open them with store=")
@@ -107,7 +108,7 @@ class ObjectStoreLeases(Leases):
 
 
 def _notebook(store: FencedStore) -> StoreLeases:
-    """Return where the store notes tokens. Raises InvalidArgument for an async store: nobody would wait for it."""
+    """Return the object that notes tokens in the store. Raises InvalidArgument for an async store."""
     notebook = getattr(store, "leases", None)
     mirror = getattr(notebook, "mirror", None)
     if not callable(mirror) or iscoroutinefunction(mirror):

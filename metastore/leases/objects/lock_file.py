@@ -1,4 +1,4 @@
-"""A lock file, which is one object for one lease, and its changes. Pure: it uses neither clock nor storage.
+"""A lock file, which is one object for one lease, and its changes. Pure: uses neither a clock nor storage.
 
 ::
 
@@ -7,13 +7,13 @@
      "acquired_at": "2026-01-01T00:00:00+00:00", "expires_at": "…", "nonce": "…",
      "history": [{"action": "acquire", "token": 7, "time": "…", "owner": "…", "incarnation": "…", "nonce": "…"}]}
 
-If a lease has no holder, the holder's fields are null. Each write has a new ``nonce``. The nonce that acquired the
-lease stays as ``acquisition``, and those of the last changes of the holder stay in ``history``. So a writer without an
-answer finds out later whether its write was applied, even if others have written since. ``place`` is the id of the
-place, once a store has noted a token of it. Files of the format 1, without it, are read; an older program refuses those
-of the format 2, because it would note tokens under another name.
+If a lease has no holder, the holder's fields are null. Each write has a new ``nonce``. ``acquisition`` keeps the nonce
+of the write that acquired the lease, and ``history`` those of the last changes of the holder. So a writer that got no
+answer can find out later whether its write was applied, even if others have written since. ``place`` is the id of the
+place, once a store has noted a token of the lease. Files of the format 1, which have no ``place``, can still be read.
+An older program refuses files of the format 2, because it would note tokens under another name.
 
-In memory, times are microseconds since 1970, by the wall clock of the writer.
+In memory, times are microseconds since 1970 by the writer's wall clock.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FORMAT = "metastore-lease/2"
 _READ = ("metastore-lease/1", FORMAT)
 _FAMILY = "metastore-lease/"
 HISTORY = 32
-"""How many changes of the holder a lock file remembers."""
+"""How many changes of the holder a lock file keeps."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -53,7 +53,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A change of the holder: acquire, takeover, release or break. ``nonce`` is that of the write."""
+    """A change of the holder: acquire, takeover, release or break. ``nonce`` identifies the write."""
 
     action: str
     token: int
@@ -75,7 +75,7 @@ class LockFile:
     place: str | None = None
 
     def bears(self, nonces: AbstractSet[str]) -> bool:
-        """Return whether one of these writes was applied: it wrote this version, or is in the history."""
+        """Return whether one of these writes was applied: its nonce is that of this version, or is in the history."""
         return self.nonce in nonces or any(past.nonce in nonces for past in self.history)
 
     def taken(self, holding: Holding, action: str) -> LockFile:
@@ -139,9 +139,9 @@ def encode(file: LockFile) -> bytes:
 
 
 def decode(name: str | None, data: bytes, where: str) -> LockFile:
-    """Return the lock file of the lease ``name``; None: of any lease.
+    """Return the lock file of the lease ``name``; None: any lease is accepted.
 
-    Raises BackendUnavailable for other data, MigrationNeeded for a newer format.
+    Raises BackendUnavailable if ``data`` is not that lock file, MigrationNeeded for a newer format.
     """
     try:
         document = json.loads(data)
@@ -162,7 +162,7 @@ def decode(name: str | None, data: bytes, where: str) -> LockFile:
 
 
 def unreadable(where: str, why: str) -> BackendUnavailable:
-    """Return the error for an object that is not what it should be."""
+    """Return the error for an object that is not the expected lock file."""
     return BackendUnavailable(
         f"{where} was left as it is: {why}; look at it, and remove it if no holder is active, or keep leases elsewhere"
     )

@@ -1,7 +1,7 @@
-"""The tokens of lock files as a store notes them, so that its commits can require them.
+"""The notes of lock files' tokens in a store, so that its commits can require them.
 
-A lock file is known there as ``<id of its place>:<name>``. Each acquisition counts as a holder of its own. Two
-of them may have one number, because the lock file was removed in between; they are two all the same.
+The store's name of a lock file is ``<id of its place>:<name>``. Each acquisition counts as a different holder, even if
+two have the same token, because the lock file was removed in between.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Notebook", "Notes"]
 
 
 class Notes:
-    """Notes the tokens of one place."""
+    """Notes the tokens of one place's lock files."""
 
     def __init__(
         self, notebook: Notebook, objects: Objects, form: Format, url: str, address: Address, clock: Clock
@@ -42,28 +42,28 @@ class Notes:
         return self._places.id_of(name, ends)
 
     def name(self, name: str, ends: float) -> str:
-        """Return what the store calls a lease."""
+        """Return the name of a lease in the store."""
         return f"{self.place(name, ends)}:{self._form.within(name)}"
 
     def note(self, name: str, token: int, held: Holding, ends: float) -> LeaseToken | None:
-        """Note the token of an acquisition. None: one that is not smaller is noted for another one."""
+        """Note the token of an acquisition. None: the same or a greater token is noted for another acquisition."""
         who = f"{held.incarnation} {held.id}"
         return self._notebook.mirror(self.name(name, ends), token, held.owner or NOBODY, who)
 
     def noted(self, name: str, ends: float) -> int:
-        """Return the token that is noted."""
+        """Return the noted token of a lease; 0: no token is noted."""
         return self._notebook.noted(self.name(name, ends))
 
     def end(self, name: str, token: int, ends: float) -> None:
-        """Note a token that nobody has: those before it are worth nothing now."""
+        """Note a token that nobody has, so that all earlier tokens become invalid."""
         self._notebook.mirror(self.name(name, ends), token, NOBODY, self._clock.operation_id().hex)
 
     def end_all(self, name: str, ends: float) -> None:
-        """Let every token that is noted be worth nothing."""
+        """Make every noted token of a lease invalid."""
         self._notebook.mirror(self.name(name, ends), None, NOBODY, self._clock.operation_id().hex)
 
     def end_older(self, name: str) -> None:
-        """Let every token be worth nothing that an older program noted, which knew the lease by the URL."""
+        """Make every token invalid that an older program noted, under the URL instead of the id of the place."""
         older = f"{self._url}/{name}"
         if len(older) <= MAX_NAME and self._notebook.noted(older):
             self._notebook.mirror(older, None, NOBODY, self._clock.operation_id().hex)

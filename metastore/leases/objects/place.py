@@ -1,12 +1,13 @@
-"""The id of a place, which lies beside its lock files: one place has one name, whichever URL leads to it.
+"""The id of a place, stored beside its lock files: one place has one name, whichever URL leads to it.
 
 ``s3://b/m`` and ``s3a://b/m``, a folder and a link to it, ``q r`` and ``q%20r`` are URLs of one place. Two endpoints
-may have one URL. A store that fences commits needs one name for one lock file, and never one for two. So the first
-process that notes a token writes a random id beside the lock files, on the condition that there is none, and nobody
-ever replaces it. Each lock file holds the id too: so a new id in place of a lost one is noticed.
+may have one URL. A store that fences commits needs exactly one name for each lock file, and never the same name for
+two. So the first process that notes a token writes a random id beside the lock files, on the condition that no id is
+there. No process ever replaces it. Each lock file holds the id, too, so that a new id in place of a lost one is
+noticed.
 
-The lock files may be lost together with the id. Under a new one, the tokens of the holders before would count for ever.
-So the store notes the id under the address, and a place that lost its id gets it again.
+The lock files may be lost together with the id. Under a new id, the tokens of earlier holders would stay valid forever.
+So the store also notes the id under the address of the place, and a place that lost its id gets it again.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from metastore.port.conditions import LeaseToken
 __all__ = ["ID", "NOBODY", "Notebook", "Places", "another_place"]
 
 ID = 32
-"""How many characters an id has."""
+"""The length of an id, in characters."""
 NOBODY = "nobody"
-"""The owner of what is noted and nobody holds."""
+"""The owner of a noted token that nobody holds."""
 _FORMAT = "metastore-place/1"
 
 
 class Notebook(Protocol):
-    """Where tokens are noted: ``store.leases``."""
+    """The notes of a store, where tokens are noted: ``store.leases``."""
 
     def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
         """Note a token; None: one that is not smaller is noted for another holder. ``token`` None: the next one."""
@@ -56,9 +57,11 @@ class Places:
         self._ids: dict[str, str] = {}
 
     def id_of(self, name: str, ends: float) -> str:
-        """Return the id beside the lock file of a lease. If there is none, write the one that the store noted, or one.
+        """Return the id beside the lock file of a lease.
 
-        Raises BackendUnavailable if the store noted another one.
+        If there is none, write the id that the store noted, or a new one.
+
+        Raises BackendUnavailable if the store noted another id.
         """
         key = self._form.place(name)
         if key not in self._ids:
@@ -76,7 +79,7 @@ class Places:
         return self._ids[key]
 
     def _settled(self, key: str, new: str, effort: Effort) -> str:
-        """Return the id that is there, or ``new``, which is written if none is there."""
+        """Return the stored id; if there is none, store ``new``."""
         while True:
             effort.check()
             try:
@@ -86,7 +89,7 @@ class Places:
                 self._objects.put(key, json.dumps({"format": _FORMAT, "id": new}).encode(), None)
             except ConditionFailed:
                 effort.pause()
-            except Unsettled as trouble:  # read again: this write or another one may have made it
+            except Unsettled as trouble:  # read again: this write, or that of another process, may have created the id
                 effort.pause(trouble)
             else:
                 return new
@@ -106,7 +109,7 @@ class Places:
 
 
 def _note(address: tuple[str, ...], key: str) -> str:
-    """Return the name under which a store notes the id of a place. An address may be longer than a name."""
+    """Return the name under which a store notes a place's id: a hash, because an address may exceed a name's length."""
     *server, path = address
     return f"place:{sha256(json.dumps([*server, f'{path}/{key}']).encode()).hexdigest()}"
 

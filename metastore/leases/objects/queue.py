@@ -1,9 +1,10 @@
 """Wait for leases in the order of arrival, with one ticket in the queue of each lease.
 
-A waiter makes its ticket when it comes: the time, or a later one than that of all tickets there. It has the same ticket
-in all its queues, so that two waiters are never each before the other. Where clocks differ, the order over several
-names is that of the tickets. The waiter writes every few seconds that it is alive, and looks in between: after a tenth
-of the time that it has waited, at most a second. It never counts as alive after the deadline of its call.
+A waiter makes its ticket when it arrives: from the present time, or from a time after all tickets in its queues. It has
+the same ticket in all its queues, so two waiters can never each be ahead of the other. Where clocks differ, the tickets
+decide the order over several names. The waiter writes every few seconds that it is alive. In between it looks whether
+it is its turn: each time after a tenth of the time that it has waited, and at least once a second. It never counts as
+alive after the deadline of its call.
 
 Hudi's files have no queue. There, waiters only read, at random times, and the first one gets the lease.
 """
@@ -30,10 +31,10 @@ _MICROS = 1_000_000
 
 
 class ObjectQueue:
-    """A place in the queue of each name, as :class:`metastore.leases.book.Queue` has it."""
+    """A place in the queue of each lease (:class:`metastore.leases.book.Queue`)."""
 
     def __init__(self, tickets: Tickets, clock: Clock, want: Want, ends: float, queued: bool) -> None:
-        """Wait as ``want`` asks. ``ends``: the deadline of the call."""
+        """Wait for the leases of ``want``. ``ends``: the deadline of the call."""
         self._tickets, self._clock, self._ends = tickets, clock, ends
         self._names = want.names if queued else ()
         self._since = self._shown = clock.monotonic()
@@ -64,7 +65,7 @@ class ObjectQueue:
         self._clock.sleep(max(0.0, min(seconds, self._clock.uniform(look / 2, look))))
 
     def served(self) -> None:
-        self._leave()  # before the caller works: its place must not stay ahead of the next ones
+        self._leave()  # before the caller works, because its place must not stay ahead of the other waiters
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -72,7 +73,7 @@ class ObjectQueue:
         self._leave()
 
     def _show(self, name: str, ends: float) -> None:
-        """Stand in the queue of a name, and keep the ticket alive."""
+        """Join the queue of a lease, or keep the ticket there alive."""
         before = self._places.get(name)
         left = max(0.0, min(ALIVE, self._ends - self._clock.monotonic()))
         place = Waiter(self.ticket, self._clock.micros() + round(left * _MICROS))
@@ -82,7 +83,7 @@ class ObjectQueue:
             self._tickets.remove(name, before, ends)
 
     def _leave(self) -> None:
-        """Leave all queues. A waiter that fails to leave counts as dead soon after."""
+        """Leave all queues. A waiter that cannot leave counts as dead soon after."""
         while self._places:
             name, place = self._places.popitem()
             with suppress(MetastoreError):

@@ -1,8 +1,9 @@
-"""The queue of a lease: one empty object for each waiter, whose key says all, so that one LIST reads the queue.
+"""The queue of a lease: one empty object for each waiter. The key holds all data, so one LIST reads the queue.
 
-``<lease>.queue/<arrival>-<waiter>.<until>``: the time of arrival, who waits, and until when it counts as alive (µs, in
-hexadecimal digits). A waiter writes only its own object, so that nobody is ever quicker: a holder that acquires and
-releases without a pause, and writes the lock file all the time, keeps nobody from joining the queue.
+``<lease>.queue/<arrival>-<waiter>.<until>``: the time of arrival, the waiter's id, and the time until which it counts
+as alive (µs, in hexadecimal digits). A waiter writes only its own object, so it never loses a race: even a holder that
+acquires and releases without a pause, and so writes the lock file all the time, cannot keep others from joining the
+queue.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ __all__ = ["Tickets"]
 
 _KEY = re.compile(r"([0-9a-f]{16}-[0-9a-f]{32})\.([0-9a-f]{16})")
 _GONE = 60_000_000
-"""How long after its end a ticket is removed, if its waiter died (µs). One that was only stopped writes it again."""
+"""How long after its end the ticket of a dead waiter is removed (µs). A stopped waiter writes it again."""
 _AT_ONCE = 10
-"""How many of those one look removes."""
+"""How many such tickets one look removes."""
 
 
 class Tickets:
@@ -34,7 +35,7 @@ class Tickets:
         self._objects, self._form, self._url, self._clock, self._watch = objects, form, url, clock, watch
 
     def waiting(self, name: str, ends: float) -> tuple[Waiter, ...]:
-        """Return the waiters of a lease that are alive, in the order of arrival. Raises as Effort does."""
+        """Return the waiters of a lease that are alive, in the order of arrival. Raises the errors of Effort."""
         if not self._form.own:
             return ()
         keys = self._keys(self._form.queue(name), ends)
@@ -42,7 +43,7 @@ class Tickets:
         return self.among(name, keys)
 
     def among(self, name: str, keys: Iterable[str]) -> tuple[Waiter, ...]:
-        """Return the waiters of a lease that are alive among these keys."""
+        """Return the waiters of a lease whose tickets are among these keys, and that are alive."""
         folder, until = f"{self._form.queue(name)}/", dict[str, int]()
         for key in keys:
             found = _KEY.fullmatch(key.removeprefix(folder)) if key.startswith(folder) else None
@@ -70,21 +71,21 @@ class Tickets:
                 self._objects.delete(key)
 
     def put(self, name: str, waiter: Waiter, ends: float) -> None:
-        """Stand in the queue of a lease. Raises as Effort does."""
+        """Join the queue of a lease. Raises the errors of Effort."""
         effort = Effort(self._clock, self._url, ends)
         while True:
             effort.check()
             try:
                 self._objects.put(self._key(name, waiter), b"", None)
             except ConditionFailed:
-                return  # a write whose answer was lost has made it
+                return  # an earlier write, whose answer was lost, created the ticket
             except Unsettled as trouble:
                 effort.pause(trouble)
             else:
                 return
 
     def remove(self, name: str, waiter: Waiter, ends: float) -> None:
-        """Take a place in the queue back. Raises as Effort does; then it ends by itself."""
+        """Give up a place in the queue. Raises the errors of Effort; then the place ends with its time."""
         effort = Effort(self._clock, self._url, ends)
         while True:
             effort.check()

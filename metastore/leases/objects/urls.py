@@ -1,4 +1,4 @@
-"""Open the storage of lock files by its URL, and return the URL without secrets."""
+"""Open the storage of lock files at a URL, and return the URL without secrets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZU
 _ACCOUNTS = ("AZURE_STORAGE_ACCOUNT_NAME",)
 _THIS_MACHINE = ("localhost", "127.", "::1", "0.0.0.0")  # noqa: S104  (nothing is bound to it)
 _memories: dict[str, MemoryStore] = {}
-"""The storage of memory:// URLs: one for each name, for as long as the process lives."""
+"""The storage of memory:// URLs: one for each name, until the process ends."""
 
 
 def open_objects(url: object, request_timeout: float, options: Mapping[str, Any], clock: Clock) -> tuple[Objects, str]:
@@ -70,9 +70,9 @@ def open_objects(url: object, request_timeout: float, options: Mapping[str, Any]
 
 
 def address_of(place: str, options: Mapping[str, Any]) -> Address:
-    """Return the words that tell an opened place from others, however it is spelt. None: it ends with its process.
+    """Return the words that identify an opened place, in any spelling of its URL. None: it ends with its process.
 
-    A folder is one of this machine, and so is a server at a loopback address.
+    The address of a folder, or of a server at a loopback address, includes this machine's name.
     """
     parts = urlsplit(place)
     if parts.scheme == "memory":
@@ -133,12 +133,12 @@ def _remote(url: str, request_timeout: float, options: Mapping[str, Any]) -> Any
 
 
 def _is_plain_http(config: Mapping[str, Any]) -> bool:
-    """Return whether the endpoint is given without TLS; then TLS is not required."""
+    """Return whether the endpoint is a URL without TLS; then TLS is not required."""
     return any(value.startswith("http://") for value in _given(config, "endpoint", _ENDPOINTS))
 
 
 def _given(options: Mapping[str, Any], word: str, variables: Iterable[str]) -> list[str]:
-    """Return what the options with a word in their names say, else what the environment does."""
+    """Return the values of the options whose names contain ``word``; without such options, those of the environment."""
     named = [str(value) for option, value in options.items() if word in option.lower() and "key" not in option.lower()]
     return named or [os.environ[variable] for variable in variables if variable in os.environ]
 

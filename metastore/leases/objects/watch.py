@@ -1,12 +1,12 @@
-"""Remember what this process read in lock files, and decide which holders and waiters are dead.
+"""Remember the lock files that this process has read, and decide which holders and waiters are dead.
 
-Two clocks decide; either suffices, because they only say who may take over. By the wall clock, a lease is over when it
-expired more than ``max_drift`` ago; this holds at the first look, if clocks differ by less. By the monotonic clock, it
-is over when this process has seen no renewal for the ttl and ``max_drift``, whatever the wall clocks say. The server's
-clock is not used.
+Two clocks decide, and either suffices, because they only decide who may take over. By the wall clock, a lease is over
+when it expired more than ``max_drift`` ago; this works at the first look, if clocks differ by less. By the monotonic
+clock, a lease is over when this process has seen no renewal for the ttl plus ``max_drift``, whatever the wall clocks
+say. The server's clock is not used.
 
-The same holds for waiters. A waiter whose time is further ahead than waiters write it counts as dead, so that a wrong
-clock blocks no other waiter.
+The same holds for waiters. A waiter whose time is further ahead than any waiter may write counts as dead, so a wrong
+clock cannot block other waiters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ALIVE", "Waiter", "Watch"]
 
 V = TypeVar("V")
 ALIVE = 15.0
-"""How long a waiter counts as alive after it showed itself (seconds)."""
+"""How long a waiter counts as alive after it wrote its ticket (seconds)."""
 _MICROS = 1_000_000
 _MOST = 1000
 
@@ -41,13 +41,13 @@ class _Sight(NamedTuple):
 
 
 class Watch:
-    """The lock files' content, as one process has read it."""
+    """The lock files and queues that one process has read, and when."""
 
     def __init__(self, clock: Clock, max_drift: float) -> None:
         self._clock, self._drift = clock, max_drift
         self._sights: dict[str, _Sight] = {}
         self._queues: dict[str, dict[Waiter, float]] = {}
-        """By lease: the waiters, and when this process first read of each with its ``until``."""
+        """By lease: the waiters, and the time when this process first read each with this ``until``."""
 
     def note(self, file: LockFile) -> None:
         """Remember a file that was read just now."""
@@ -72,7 +72,7 @@ class Watch:
         return left
 
     def is_alive(self, name: str, waiter: Waiter) -> bool:
-        """Whether a waiter still waits, as far as this process knows."""
+        """Whether a waiter counts as alive, by what this process has read."""
         left = (waiter.until - self._clock.micros()) / _MICROS
         since = self._queues.get(name, {}).get(waiter, math.inf)
         if self._clock.monotonic() - since > ALIVE + self._drift:
@@ -87,6 +87,6 @@ def _pulse(held: Holding) -> tuple[str, int, int]:
 def _put(entries: dict[str, V], key: str, value: V) -> None:
     """Add an entry, and keep the newest thousand."""
     entries[key] = value
-    with suppress(StopIteration, RuntimeError):  # another thread removes entries too
+    with suppress(StopIteration, RuntimeError):  # another thread may remove entries, too
         while len(entries) > _MOST:
             entries.pop(next(iter(entries)), None)

@@ -1,1 +1,1 @@
-"""Report the records of a run: count them on Spark, draw them, and write them down."""
+"""Report the records of a run: count them on Spark, draw charts, and write the files."""

@@ -1,6 +1,6 @@
 """The analysis of a load test's records, on Spark SQL: only sums, percentiles and histograms reach the driver.
 
-All runs of a ramp are looked at together: each query groups by run, whose number is the place of its folder.
+All runs of a ramp are analysed together: each query groups by run. A run's number is the index of its folder.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def analyse(spark: SparkSession, folder: Path) -> Analysis:
 
 
 def _actions(operations: DataFrame, causes: Causes) -> tuple[dict[int, dict[str, Action]], Spans]:
-    """Return the actions of each run, with the whole as the action "", and when each began and how long it took."""
+    """Return the actions of each run, with their total as the action "", and the start and length of each run."""
     write, applied, tried = ~F.col("looks"), F.col("outcome") == "applied", ~F.col("looks") & (F.col("attempts") > 0)
     rows = (
         operations.rollup("run", "action")
@@ -128,7 +128,7 @@ def _found_times(name: str, row: Row) -> Times | None:
 
 
 def _with_idle(shares: list[ClientShare], facts: Mapping[str, Any]) -> tuple[ClientShare, ...]:
-    """Return the shares, and those of the clients that ended in order and say that they made no call."""
+    """Return the shares, with those of clients that ended in an orderly way and reported no calls."""
     there = {share.client for share in shares}
     told = dict(facts.get("calls") or {})
     idle = [ClientShare(name, 0, 0, 0) for name, calls in told.items() if calls == 0 and name not in there]
@@ -141,7 +141,7 @@ def _missing(
     operations = read_parquet(spark, [folder], "operations", OPERATIONS)
     since = int(facts.get("since") or 0)
     events = read_parquet(spark, [folder], "feed", EVENTS).where(f"seq > {since}")
-    # each incarnation counts if clients have names; without names the query would find no more than the shares show
+    # if clients have names, each incarnation counts; without names, the query would find no more than the shares show
     recorded = records_by_client(operations) if facts.get("names") else {share.client: 1 for share in shares}
     return missing_records(facts, recorded, operations, events)
 
@@ -152,5 +152,5 @@ def _clients(shares: Sequence[ClientShare], facts: Mapping[str, Any]) -> int:
 
 
 def _natural(name: str) -> tuple[int, str]:
-    """Sort client-2 before client-10."""
+    """Return a sort key that puts client-2 before client-10."""
     return len(name), name

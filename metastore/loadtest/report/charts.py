@@ -13,7 +13,7 @@ from metastore.loadtest.report.model import Analysis, Moment, Run
 __all__ = ["of_ramp", "of_run"]
 
 _MOST_ATTEMPTS: Final = 24
-"""Bars of the attempts' histogram; the last one counts calls that needed more."""
+"""The number of bars of the attempts' histogram; the last bar also counts calls that needed more attempts."""
 
 
 def of_run(run: Run) -> tuple[Chart, ...]:
@@ -109,7 +109,7 @@ def _time_to_commit(run: Run) -> Bars:
 
 
 def _powers(low: float, high: float, at: Callable[[float], float]) -> tuple[tuple[str, float], ...]:
-    """Return the ticks of a logarithmic axis: powers of ten, and what lies between where these are few."""
+    """Return the ticks of a logarithmic axis: powers of ten, and values between them if they are few."""
     factors = (1,) if high - low > 3 else (1, 3) if high - low > 1.5 else (1, 2, 5)
     values = [factor * 10.0**power for power in range(floor(low) - 1, ceil(high) + 1) for factor in factors]
     return tuple([(number(value), at(value)) for value in values if low - 1e-9 <= log10(value) <= high + 1e-9])
@@ -148,6 +148,6 @@ def _fairness(run: Run) -> Bars:
 
 
 def _common_start(names: Sequence[str]) -> str:
-    """Return what the names have in common before what tells them apart: of run-1 and run-10 it is "run-"."""
+    """Return the common prefix of the names, up to its last hyphen: "run-" for run-1 and run-10."""
     common = "".join([chars[0] for chars in takewhile(lambda chars: len(set(chars)) == 1, zip(*names, strict=False))])
     return common[: common.rfind("-") + 1]

@@ -13,12 +13,12 @@ from metastore.loadtest.report.model import Analysis
 __all__ = ["Conclusion", "Findings", "conclusion_of"]
 
 Findings = Mapping[Path, Sequence[Finding]]
-"""By record folder, what the checker found in it; a folder that is not there was not checked."""
+"""The checker's findings by record folder. A folder that is not a key was not checked."""
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """``findings``: each with the name of the folder that it is of ("" if there is only one).
+    """The conclusion of a report. ``findings``: each with the name of its folder ("" if there is only one).
 
     ``checked``: whether the checker saw the records of all clients of all runs.
     """
@@ -32,7 +32,7 @@ class Conclusion:
 
 
 def conclusion_of(analysis: Analysis, findings: Findings) -> Conclusion:
-    """Sum up what was found."""
+    """Sum up the findings of all runs."""
     by_name = {path.name: of_check for path, of_check in findings.items()}
     listed = tuple(
         [

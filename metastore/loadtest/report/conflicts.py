@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["Causes", "Hot", "conflicts_of"]
 
 Causes = Mapping[tuple[int, str], Mapping[str, int]]
-"""By run and action ("": all of them), how many attempts lost to which cause; most frequent first."""
+"""By run and action ("": all actions): how many attempts lost, by cause, the most frequent cause first."""
 Hot = Mapping[int, tuple[HotEntity, ...]]
 _MOST: Final = 10
 _LOOKED_AT: Final = 30
-"""More than are shown, for some are known by their id here and by their path there."""
+"""How many entities are examined: more than are shown, because one entity may be counted by its id and by its path."""
 
 
 def conflicts_of(spark: SparkSession, operations: DataFrame, folders: Sequence[Path]) -> tuple[Causes, Hot]:
-    """Return the causes and the hot entities of each run. An attempt that does not know its entity counts for its path.
+    """Return the causes and the hot entities of each run. An attempt without a known entity counts for its path.
 
-    The database is not asked: where an entity was last is what the feed, else an operation says.
+    The database is not asked: the last path of an entity comes from the feed, else from an operation.
     """
     rows = _grouped(operations)
     hot = [row for row in rows if row["of_entity"] and (row["entity_id"] is not None or row["path"] is not None)]
@@ -81,14 +81,14 @@ def _hot(spark: SparkSession, operations: DataFrame, folders: Sequence[Path], ro
             if row["latest"] is not None and row["entity_id"] in here and (run, row["entity_id"]) not in in_feed:
                 here[row["entity_id"]] = row["latest"]
         lost = _by_entity([row for row in rows if row["run"] == run], here)
-        # the sort is stable: equal ones keep their placement order
+        # the sort is stable: equal counts keep their order
         most = sorted(lost.items(), key=lambda item: -item[1])[:_MOST]
         hottest[run] = tuple([HotEntity(*key, conflicts, _operations_of(mine, *key)) for key, conflicts in most])
     return hottest
 
 
 def _by_entity(rows: Sequence[Row], paths: Mapping[int | None, str | None]) -> dict[tuple[int | None, str | None], int]:
-    """Return the conflicts by entity and path; a conflict with a path only is about the entity that is there."""
+    """Return the conflicts by entity and path. A conflict with only a path counts for the entity that is there."""
     ids = {path: entity_id for entity_id, path in paths.items() if path is not None}
     counts: dict[tuple[int | None, str | None], int] = {}
     for row in rows:
@@ -99,7 +99,7 @@ def _by_entity(rows: Sequence[Row], paths: Mapping[int | None, str | None]) -> d
 
 
 def _operations_of(rows: Sequence[Row], entity_id: int | None, path: str | None) -> int:
-    """Return how many operations were about the entity: by its id, or, without one, by its path."""
+    """Return how many operations concerned an entity: by its id, or, without an id, by its path."""
 
     def is_it(row: Row) -> bool:
         known: int | None = row["entity_id"]
@@ -109,7 +109,7 @@ def _operations_of(rows: Sequence[Row], entity_id: int | None, path: str | None)
 
 
 def _operations_about(operations: DataFrame, ids: set[int], paths: set[str]) -> list[Row]:
-    """Return how many operations had one of ``ids`` or ``paths``, and the path that the last of them had."""
+    """Return how many operations had one of ``ids`` or ``paths``, and the path of the last one."""
     by_id = F.when(F.col("entity_id").isin(*ids), F.col("entity_id")).alias("entity_id")
     by_path = F.when(F.col("last_path").isin(*paths), F.col("last_path")).alias("path")
     counted = operations.groupBy("run", by_id, by_path).agg(
@@ -122,7 +122,7 @@ def _operations_about(operations: DataFrame, ids: set[int], paths: set[str]) -> 
 
 
 def _last_in_feed(spark: SparkSession, folders: Sequence[Path], ids: set[int]) -> dict[tuple[int, int], str]:
-    """Return where the feed last says that the entities ``ids`` are; owned rows do not count."""
+    """Return the last path of each of the entities ``ids`` in the feed, without owned rows."""
     if not ids:
         return {}
     events = read_parquet(spark, folders, "feed", EVENTS).where("owner_id is null").where(F.col("entity_id").isin(*ids))

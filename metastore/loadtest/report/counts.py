@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "Spans", "count"]
 
 Spans = Mapping[int, tuple[float, float]]
-"""By run: when it began, in seconds since 1970, and how many seconds it took."""
+"""By run: its start in seconds since 1970, and its length in seconds."""
 _ANSWERED: Final = ("applied", "nothing", "read", "failed")
 _PER_DECADE: Final = 8
 _SHORTEST: Final = 1e-3
-"""Milliseconds: what took less is counted as that."""
+"""The shortest counted time (milliseconds). Shorter times count as this."""
 _MOMENTS: Final = 60
-"""At most as many, but not shorter than a tenth of a second."""
+"""The largest number of moments. Each is at least a tenth of a second long."""
 _KEYS: Final = ("moment", "bucket", "tries", "client")
 
 
 @dataclass(frozen=True)
 class Counts:
-    """By run; see :class:`metastore.loadtest.report.model.Run`. A missing part is empty."""
+    """The counts by run; see :class:`metastore.loadtest.report.model.Run`. A missing part is empty."""
 
     moments: Mapping[int, tuple[Moment, ...]]
     commits: Mapping[int, tuple[Bucket, ...]]
@@ -88,7 +88,7 @@ def count(operations: DataFrame, spans: Spans) -> Counts:
 
 
 def _nice_length(seconds: float) -> float:
-    """Return the shortest of 0.1, 0.2, 0.5, 1, 2, 5, 10 … seconds that makes few enough moments."""
+    """Return the shortest length of a moment among 0.1, 0.2, 0.5, 1, 2, 5 … seconds that gives few enough moments."""
     length, factors = 0.1, (2.0, 2.5, 2.0)
     for step in range(60):
         if seconds <= length * _MOMENTS:
@@ -98,7 +98,7 @@ def _nice_length(seconds: float) -> float:
 
 
 def _moment(spans: Spans, lengths: Mapping[int, float], lasts: Mapping[int, int]) -> Column:
-    """Return the number of the moment at which an operation returned; null: it did not."""
+    """Return the number of the moment in which an operation returned; null: it did not return."""
     returned = F.col("until").isNotNull()  # least() and greatest() ignore nulls
 
     def of_run(cases: Any, run: int) -> Any:

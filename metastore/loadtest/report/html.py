@@ -1,4 +1,4 @@
-"""The page of a report: one file that needs nothing else, and that runs nothing."""
+"""The page of a report: one file that needs no other files, and has no scripts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["page"]
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _MOST_FINDINGS: Final = 50
 _LONGEST: Final = 300
-"""Characters of a fact that are shown."""
+"""How many characters of a fact are shown."""
 _OF_CLIENTS: Final = ("names", "calls")
-"""Facts with an item for each client: the charts show them."""
+"""Facts with an item for each client, which the charts show instead."""
 _ABOUT: Final = {
     "Operations per second": "calls that returned, whatever they returned: those that gave up are in it.",
     "Conflict rate": "the share of the writes' attempts that lost to another operation's change. What lost is tried "
@@ -112,7 +112,7 @@ def _finding(where: str, finding: Finding) -> Iterator[str]:
 
 
 def _ramp(analysis: Analysis) -> Iterator[str]:
-    """Yield the curves, a table, and each run to be unfolded; the last one is."""
+    """Yield the curves, a table, and each run in a section that can be unfolded; the last one is unfolded."""
     yield "<h2>With more clients</h2>"
     yield from charts(of_ramp(analysis))
     yield '<section class="card scroll wide"><table data-chart="ramp"><thead><tr>'

@@ -1,9 +1,9 @@
-"""The values of an analysis: plain, and small enough for the driver however long the run was.
+"""The values of an analysis: plain, and small enough for the driver, whatever the length of the run.
 
-Times are milliseconds unless their name says otherwise. An operation is a *read* if its outcome says so or its action
-only looks; all others are *writes*. The *conflict rate* is the share of the writes' attempts that lost. The *time to
-commit* is from the call to the return, of writes that were applied. A call *gave up* if it returned without an answer:
-its attempts or its time ran out, or the acknowledgement was lost.
+Times are milliseconds unless their name says otherwise. An operation is a *read* if its outcome says so, or its action
+never writes; all others are *writes*. The *conflict rate* is the share of lost attempts among the writes' attempts. The
+*time to commit* is the time from the call to the return of an applied write. A call *gave up* if it returned without an
+answer: its attempts or its time ran out, or the acknowledgement was lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Action", "Analysis", "Bucket", "ClientShare", "HotEntity", "Moment",
 
 @dataclass(frozen=True)
 class Times:
-    """How long something took. Percentiles are of values that occurred (nearest rank), within 0.01 % of the ranks."""
+    """Statistics of times. Percentiles are values that occurred (nearest rank), within 0.01 % of the ranks."""
 
     count: int
     mean: float
@@ -29,27 +29,27 @@ class Times:
 
 @dataclass(frozen=True)
 class Action:
-    """All operations with one action (or all of a run: ``name`` is then empty)."""
+    """All operations with one action, or all operations of a run (then ``name`` is empty)."""
 
     name: str
     outcomes: Mapping[str, int]
-    """The number of calls by outcome; those that did not occur are 0."""
+    """The number of calls by outcome; outcomes that did not occur have 0."""
     writes: int
     attempts: int
-    """Of the writes."""
+    """The attempts of the writes."""
     attempts_mean: float
-    """Of the writes that made any; those that gave up too."""
+    """The mean over writes with any attempts, including those that gave up."""
     attempts_p99: int
     attempts_max: int
     conflicts: int
     causes: Mapping[str, int]
     """The conflicts by cause, most frequent first."""
     helped: int
-    """Writes that another operation's commit applied."""
+    """How many writes the commit of another operation applied."""
     commit: Times | None
-    """None: nothing was applied."""
+    """The times to commit; None: no write was applied."""
     read: Times | None
-    """From the call to the return, of what was only read."""
+    """The times from the call to the return of reads."""
 
     @property
     def operations(self) -> int:
@@ -57,12 +57,12 @@ class Action:
 
     @property
     def returned(self) -> int:
-        """Those that came back at all; those that gave up too."""
+        """The calls that returned, including those that gave up."""
         return self.operations - self.outcomes["open"]
 
     @property
     def gave_up(self) -> int:
-        """Those that came back without an answer. No time, no fairness and no histogram of times contains them."""
+        """The calls that returned without an answer. They are not part of times, fairness and histograms of times."""
         return self.outcomes["conflicted"] + self.outcomes["unknown"]
 
     @property
@@ -71,18 +71,18 @@ class Action:
 
     @property
     def helped_share(self) -> float:
-        """Of the applied calls."""
+        """The share of the applied calls that others applied."""
         return self.helped / max(self.outcomes["applied"], 1)
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The calls that returned within one stretch of time."""
+    """The calls that returned within one interval."""
 
     start: float
-    """Seconds since the run's first call."""
+    """The begin of the interval, in seconds since the run's first call."""
     seconds: float
-    """How long it is."""
+    """The length of the interval."""
     operations: int
     writes: int
     attempts: int
@@ -95,7 +95,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Bucket:
-    """How many times to commit were at least ``low`` and less than ``high``."""
+    """The number of times to commit that were at least ``low`` and less than ``high``."""
 
     low: float
     high: float
@@ -108,22 +108,22 @@ class ClientShare:
 
     client: str
     operations: int
-    """Those that were answered: applied, nothing, read or failed."""
+    """The answered operations: applied, nothing, read or failed."""
     writes: int
-    """Those that were applied."""
+    """The applied writes."""
     conflicts: int
 
 
 @dataclass(frozen=True)
 class HotEntity:
-    """An entity that attempts lost on. An unknown value is None."""
+    """An entity on which attempts lost. Unknown values are None."""
 
     entity_id: int | None
     path: str | None
-    """Where it was last."""
+    """Its last path."""
     conflicts: int
     operations: int
-    """Those that say that they were about it."""
+    """The operations whose record names the entity."""
 
 
 @dataclass(frozen=True)
@@ -133,35 +133,37 @@ class Run:
     folder: str
     """The name of its record folder."""
     clients: int
-    """As many as were to run, or as many as left records, whichever is more."""
+    """The number of clients that were to run, or that left records, whichever is more."""
     missing: tuple[str, ...]
-    """A sentence for each client whose records are missing: it is in no figure."""
+    """A sentence for each client whose records are missing. No figure includes these clients."""
     seconds: float
-    """From the first call to the last return."""
+    """The time from the first call to the last return."""
     whole: Action
     actions: tuple[Action, ...]
-    """By name."""
+    """The actions, ordered by name."""
     moments: tuple[Moment, ...]
-    """Without gaps, to the last return; all of one length but the last, which may be half as long or half longer."""
+    """The moments without gaps, up to the last return. All have one length, except the last, which may be from half as
+    long to one and a half times as long.
+    """
     commit_histogram: tuple[Bucket, ...]
-    """Without gaps; eight to a power of ten."""
+    """The buckets without gaps: eight for each power of ten."""
     attempts_histogram: tuple[tuple[int, int], ...]
-    """Attempts, how many writes needed as many."""
+    """Pairs: a number of attempts, and how many writes needed as many."""
     shares: tuple[ClientShare, ...]
-    """A client that got nothing done is there too. A client whose records are missing is not."""
+    """The shares of all clients, even without answered operations, except those whose records are missing."""
     hot: tuple[HotEntity, ...]
-    """Most conflicts first, ten at most."""
+    """At most ten entities, those with the most conflicts first."""
     facts: Mapping[str, Any]
-    """The run's own ``run.json``; empty: it left none."""
+    """The content of the run's ``run.json``; empty if there is none."""
 
     @property
     def operations_per_second(self) -> float:
-        """All that returned; those that gave up too."""
+        """The rate of operations that returned, including those that gave up."""
         return self.whole.returned / self.seconds if self.seconds else 0.0
 
     @property
     def fairness(self) -> float:
-        """Jain's index of the answered operations by client: 1 if all got the same done, 1 / clients if one did all.
+        """Jain's index of the answered operations by client: 1 if all have the same number, 1 / clients if one has all.
 
         Source: Jain, Chiu, Hawe, "A Quantitative Measure of Fairness", DEC-TR-301, 1984.
         """
@@ -171,7 +173,7 @@ class Run:
 
     @property
     def slowest_fastest(self) -> tuple[int, int]:
-        """Answered operations of the client that got least done, and of the one that got most."""
+        """The least and the greatest number of answered operations of a client."""
         counts = [share.operations for share in self.shares] or [0]
         return min(counts), max(counts)
 
@@ -182,7 +184,7 @@ class Analysis:
 
     runs: tuple[Run, ...]
     facts: Mapping[str, Any]
-    """The facts in ``run.json`` on all of them: scenario, seed, started, url, versions …; a missing one is unknown."""
+    """The facts about all runs in ``run.json``: scenario, seed, started, url, versions …; a missing one is unknown."""
 
     @property
     def is_ramp(self) -> bool:

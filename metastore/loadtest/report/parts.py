@@ -12,12 +12,12 @@ __all__ = ["cells", "charts", "facts_list", "heads", "name", "ranking", "tile"]
 
 
 def name(text: str) -> str:
-    """Return a text of the run's: escaped, and so that it does not turn the text around it."""
+    """Return a text from the run, escaped and isolated, so that it cannot turn the direction of other text."""
     return f"<bdi>{escape(text)}</bdi>"
 
 
 def heads(*names: str) -> str:
-    """Return the heads of columns of numbers."""
+    """Return the header cells of columns of numbers."""
     return "".join(f'<th class="n">{text}</th>' for text in names)
 
 
@@ -27,14 +27,14 @@ def cells(texts: Iterable[str]) -> str:
 
 
 def tile(what: str, value: str, more: str, *, warn: bool = False) -> str:
-    """Return one number to see at once."""
+    """Return a tile with one important number."""
     parts = (("name", what), ("value", value), ("more", more))
     inner = "".join(f'<div class="{part}">{text}</div>' for part, text in parts)
     return f'<div class="card tile{" warn" * warn}">{inner}</div>'
 
 
 def charts(shown: Sequence[Chart], *more: str) -> Iterator[str]:
-    """Yield cards side by side: the charts, and ``more`` of them."""
+    """Yield cards side by side: the charts, and the cards in ``more``."""
     yield '<div class="charts">'
     for chart in shown:
         yield f'<section class="card"><h3>{escape(chart.title)}</h3>{svg(chart)}</section>'
@@ -43,7 +43,7 @@ def charts(shown: Sequence[Chart], *more: str) -> Iterator[str]:
 
 
 def ranking(rows: Sequence[tuple[str, str, int]], otherwise: str) -> Iterator[str]:
-    """Yield bars from left to right: what each is, more about it, how long it is; ``otherwise`` if there is none."""
+    """Yield horizontal bars from (name, details, length); if there are no rows, the text ``otherwise``."""
     if not rows:
         yield f'<p class="soft">{otherwise}</p>'
         return
@@ -57,7 +57,7 @@ def ranking(rows: Sequence[tuple[str, str, int]], otherwise: str) -> Iterator[st
 
 
 def facts_list(title: str, facts: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a section of words and what they mean."""
+    """Yield a section with words and their meanings."""
     yield f'<h2>{title}</h2><section class="card"><dl>'
     yield "".join(f"<dt>{word}</dt><dd>{meaning}</dd>" for word, meaning in facts)
     yield "</dl></section>"

@@ -1,4 +1,4 @@
-"""The charts as PNG files, where matplotlib is installed (the extra ``loadtest``)."""
+"""The charts as PNG files, if matplotlib is installed (the extra ``loadtest``)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LABEL_LENGTH: Final = 8
 
 
 def has_matplotlib() -> bool:
-    """Whether pictures can be drawn."""
+    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
 def write_png(charts: Sequence[Chart], path: Path) -> None:
-    """Write the charts, two in a line, as one picture."""
+    """Write the charts as one picture, two in a row."""
     import matplotlib as mpl  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -75,7 +75,7 @@ def _draw_bars(chart: Bars, place: Any) -> None:
 
 
 def _plain(label: str) -> str:
-    """Return what every font has."""
+    """Return a short label with only ASCII characters, which every font has."""
     short = label if len(label) <= _LABEL_LENGTH else label[: _LABEL_LENGTH - 2] + ".."
     return short.encode("ascii", "replace").decode()
 

@@ -15,7 +15,7 @@ _NUMBERED: Final = re.compile(r"clients-(\d+)")
 
 
 def record_folders(folder: Path) -> tuple[Path, ...]:
-    """Return ``folder`` if it holds the records of a run, else those of its folders clients-<n> that do, by n."""
+    """Return ``folder`` if it holds the records of a run; else its folders clients-<n> that do, ordered by n."""
     if (folder / "operations").is_dir():
         return (folder,)
     numbered = [
@@ -28,7 +28,7 @@ def record_folders(folder: Path) -> tuple[Path, ...]:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Return what the run says of itself in ``run.json``; nothing, if it left none that can be read."""
+    """Return the run's facts from ``run.json``; {} if there is none that can be read."""
     try:
         facts = json.loads((folder / "run.json").read_text())
     except (OSError, ValueError):
@@ -37,5 +37,5 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def _without_secret(value: Any) -> Any:
-    """Hide the password of a URL, should one have come this far."""
+    """Hide the password in a URL, in case there is one."""
     return re.sub(r"(://[^:/@\s]*):[^\s]*@", r"\1:***@", value) if isinstance(value, str) else value

@@ -21,11 +21,11 @@ __all__ = ["read_operations", "read_parquet"]
 
 
 def read_operations(spark: SparkSession, folders: Sequence[Path]) -> DataFrame:
-    """Return the operations of all ``folders``. Columns beside those of the records:
+    """Return the operations of all ``folders``. It has these columns besides those of the records:
 
-    ``run`` (the place of its folder), ``ms`` (from call to return; null: it never returned), ``until`` (when it
-    returned, in seconds since 1970), ``last_path`` (where its entity was then), ``looks`` (it is not a write), ``lost``
-    (how many attempts). ``client`` is without the incarnation.
+    ``run`` (the index of its folder), ``ms`` (the time from call to return; null: it never returned), ``until`` (the
+    time of the return, in seconds since 1970), ``last_path`` (the path of its entity then), ``looks`` (whether it is a
+    read), ``lost`` (how many attempts lost). ``client`` is without the incarnation.
     """
     taken = F.col("end") - F.col("start")
     return (
@@ -40,7 +40,7 @@ def read_operations(spark: SparkSession, folders: Sequence[Path]) -> DataFrame:
 
 
 def read_parquet(spark: SparkSession, folders: Sequence[Path], name: str, schema: str) -> DataFrame:
-    """Return what ``folders`` hold under ``name``, in one scan, with the place of its folder as ``run``."""
+    """Return the Parquet files ``name`` of all ``folders`` in one scan, with the folder's index as ``run``."""
     paths = [readable(folder / name) for folder in folders if (folder / name).is_dir()]
     if not paths:
         return spark.createDataFrame([], schema).withColumn("run", F.lit(0))

@@ -13,7 +13,7 @@ __all__ = ["run_sections"]
 
 
 def run_sections(run: Run) -> Iterator[str]:
-    """Yield the parts of the page that are about ``run``."""
+    """Yield the parts of the page about ``run``."""
     yield f'<div class="tiles">{"".join(_tiles(run))}</div>'
     yield from charts(of_run(run), "".join(_causes(run.whole)))
     yield from _hot(run)
@@ -80,7 +80,7 @@ def _operations(run: Run) -> Iterator[str]:
 
 
 def _operation(action: Action, seconds: float) -> str:
-    """Return the cells of a row; the times are those of the reads only where nothing was applied."""
+    """Return the cells of a row. The times are those to commit; those of reads if no write was applied."""
     times = action.commit or action.read
     texts = [f"{action.operations:,}", number(action.returned / seconds if seconds else 0.0)]
     texts += [number(value) for value in (times.p50, times.p90, times.p99, times.max)] if times else ["–"] * 4

@@ -1,4 +1,4 @@
-"""The style sheet of a report: light or dark as the reader's system is, one column on a narrow screen."""
+"""The style sheet of a report: light or dark like the reader's system, one column on a narrow screen."""
 
 from __future__ import annotations
 

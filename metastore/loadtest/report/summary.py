@@ -1,6 +1,6 @@
-"""The summary of a load test: ``summary.json`` for scripts, and a screen of text for people.
+"""The summary of a load test: ``summary.json`` for scripts, and a page of text on the terminal for people.
 
-docs/loadtest-report.md lists the keys; a key is never taken away nor given another meaning without a new ``format``.
+docs/loadtest-report.md lists the keys. A key is never removed or changed in meaning without a new ``format``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COLORS: Final = {"good": "green", "bad": "red", "unsure": "yellow"}
 
 
 def summary(analysis: Analysis, conclusion: Conclusion) -> dict[str, Any]:
-    """Return what ``summary.json`` holds: plain JSON values."""
+    """Return the content of ``summary.json`` as plain JSON values."""
     return {
         "format": FORMAT,
         **{key: analysis.facts.get(key) for key in _FACTS},
@@ -84,7 +84,7 @@ def _action(action: Action) -> dict[str, Any]:
 
 
 def terminal(analysis: Analysis, conclusion: Conclusion) -> RenderableType:
-    """Return a screen for a terminal."""
+    """Return the summary for a terminal."""
     parts: list[RenderableType] = [_runs(analysis)]
     if not analysis.is_ramp:
         parts += [Text(), _actions(analysis.runs[0]), *_remarks(analysis.runs[0])]
@@ -115,7 +115,7 @@ def _missing(conclusion: Conclusion) -> list[Text]:
 
 
 def _plain(text: str) -> Text:
-    """Return text that no terminal obeys."""
+    """Return text without control characters of terminals."""
     return Text("".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text))
 
 

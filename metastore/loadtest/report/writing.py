@@ -1,6 +1,6 @@
-"""The report of a load test: report.html, summary.json and, where matplotlib is installed, PNG files.
+"""The report of a load test: report.html, summary.json and, if matplotlib is installed, PNG files.
 
-They are in the folder of the records; the pictures of a ramp's runs in theirs.
+They are in the folder of the records. The pictures of a ramp's runs are in the folders of the runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["write_report"]
 
 
 def write_report(analysis: Analysis, folder: Path, findings: Findings) -> Path:
-    """Write the report of the records in ``folder``, of which ``analysis`` is; return the path of the page."""
+    """Write the report of the records in ``folder``; ``analysis`` is their analysis. Return the path of the page."""
     conclusion = conclusion_of(analysis, findings)
     (folder / "summary.json").write_text(json.dumps(summary(analysis, conclusion), indent=2) + "\n")
     if has_matplotlib():

@@ -1,4 +1,4 @@
-"""``caught-errors``: transactions try what may fail, catch the error and write down what it was."""
+"""``caught-errors``: transactions try operations that may fail, catch the error, and write its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CAUGHT: Final = (EntityAlreadyExists, EntityNotFound, NotEmpty)
 
 @dataclass(frozen=True)
 class CaughtErrors(Scenario):
-    """Boxes are schemas that hold one table or none. All that a transaction has caught is a read of it."""
+    """Boxes are schemas that hold at most one table. Each error that a transaction catches is one of its reads."""
 
     name = "caught-errors"
     about: ClassVar[str] = "transactions catch errors and write them down, while others make the causes come and go"
@@ -45,7 +45,7 @@ class CaughtErrors(Scenario):
             yield 0.0
 
     def _change(self, calls: Calls, what: int, box: str) -> None:
-        """Fill a box, or empty it; those whose box is gone make it again."""
+        """Fill a box, or empty it; create the box again if it is missing."""
         if what < 8:
             calls.drop(f"{box}.t")
         elif what < 9:
@@ -72,7 +72,7 @@ class CaughtErrors(Scenario):
 
 
 def _tried(what: int, box: str, within: Within) -> object:
-    """Drop a box that may not be empty, or restore or create its table."""
+    """Drop a box that may hold a table, or restore or create its table."""
     if what < 3:
         return within.drop(box, kind="schema")
     return within.restore(f"{box}.t") if what < 5 else within.create(f"{box}.t")

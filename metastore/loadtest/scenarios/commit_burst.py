@@ -1,6 +1,6 @@
-"""``commit-burst``: a commit a second of each client, then a stall of ten seconds, then all that has queued at once.
+"""``commit-burst``: each client commits once a second, stalls for ten seconds, then makes all queued commits.
 
-After lakeFS (pull request 3091), where such a queue took quadratic time. Short runs are the same in less time.
+This follows lakeFS (pull request 3091), where such a queue took quadratic time. A short run does the same in less time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def ticks(seconds: float) -> float:
 
 @dataclass(frozen=True)
 class CommitBurst(Scenario):
-    """A cycle: ten ticks with a commit each, ten without, then ten commits at once, and again one with each tick."""
+    """A cycle: ten ticks with a commit each, ten without, ten commits at once, and again one with each tick."""
 
     name = "commit-burst"
     about: ClassVar[str] = "each client commits once a second, stalls for ten seconds, then sends all that has queued"

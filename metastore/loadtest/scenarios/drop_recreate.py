@@ -1,4 +1,4 @@
-"""``drop-recreate``: the same few names are dropped and created again, and read meanwhile."""
+"""``drop-recreate``: clients drop and create the same few names again and again, while others read them."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ __all__ = ["Exclusive"]
 
 _TABLES: Final = 8
 _FREEZERS: Final = 8
-"""Every eighth client freezes, the third renames the parent; the others write."""
+"""Every eighth client freezes the schema, the third client renames its parent, and all others write."""
 _RENAMER: Final = 2
 _PAUSES: Final = {0: 0.05, _RENAMER: 0.4}
-"""Seconds between two freezes, or renames, of one client, on average: so that the others get somewhere. At random, or
-a client that looks for the parent may look in step with its renames, and never find it.
+"""Seconds between two freezes, or renames, of one client, on average, so that the others make progress. The time is
+random: otherwise a client that looks for the parent may keep in step with its renames, and never find it.
 """
 _TTL: Final = 5.0
 _TIMEOUT: Final = 5.0

@@ -1,4 +1,4 @@
-"""``hot-table``: all clients alter one table, each its own property, and all of them one counter."""
+"""``hot-table``: all clients alter one table: each its own property, and all of them one counter."""
 
 from __future__ import annotations
 

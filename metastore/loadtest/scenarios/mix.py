@@ -1,4 +1,4 @@
-"""``zipf``, and users' scenarios: a mix of operations over many tables, some of them used more than others."""
+"""``zipf``, and users' scenarios: a mix of operations on many tables, some of which are used more than others."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def _usual() -> dict[str, float]:
 class Mix(Scenario):
     """Each operation is drawn by its weight, and its table by Zipf's law.
 
-    ``reads`` percent are reads; ``weights`` say how often the kinds of reads, and those of writes, occur beside each
-    other. Clients drop what they created, so that the number of tables stays about what it was.
+    ``reads`` percent are reads; ``weights`` are the relative frequencies of the kinds of reads, and of those of writes.
+    Clients drop the tables that they created, so that the number of tables stays about the same.
     """
 
     name: str = "zipf"
@@ -72,7 +72,7 @@ class Mix(Scenario):
                 raise InvalidArgument(f"{share:g} % are {kind}s, and none has a weight: {', '.join(actions)}")
 
     def shares(self) -> dict[str, float]:
-        """Return how often each kind of operation occurs, of 1."""
+        """Return the share of each kind of operation; all shares add up to 1."""
         shares: dict[str, float] = {}
         for share, actions in ((self.reads / 100, READS), (1 - self.reads / 100, WRITES)):
             whole = sum(self.weights.get(action, 0.0) for action in actions) or 1.0
@@ -107,12 +107,12 @@ class _Turn:
     def __init__(self, mix: Mix, calls: Calls, me: Me) -> None:
         self._mix, self._calls, self._me = mix, calls, me
         self._tables = zipf(mix.tables, mix.skew)
-        self._places: dict[int, Whereabouts] = {}  # only of tables that were not where they began
+        self._places: dict[int, Whereabouts] = {}  # only for tables that were missing at their first path
         self._mine: deque[str] = deque()
         self._number = 0
 
     def take(self, action: str) -> None:
-        """Do one operation on a table that is drawn."""
+        """Do one operation on a randomly drawn table."""
         self._number += 1
         table = self._tables.draw(self._me.dice)
         getattr(self, f"_{action}")(table)

@@ -18,9 +18,9 @@ __all__ = ["RenameStorm"]
 _SCHEMAS: Final = 4
 _TABLES: Final = 8
 _STORM: Final = 4
-"""Every fourth client renames; a single client does both."""
+"""Every fourth client renames, and the others write; a single client does both."""
 _PAUSE: Final = 0.02
-"""Seconds between two renames of one client, so that the writers get somewhere."""
+"""Seconds between two renames of one client, so that the writers make progress."""
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,18 @@ __all__ = ["Ended", "Me", "Scenario"]
 
 @dataclass(frozen=True)
 class Me:
-    """The client whose turn it is."""
+    """The client that runs the scenario."""
 
     number: int
-    """0, 1, 2 …"""
+    """The client's number: 0, 1, 2 …"""
     clients: int
-    """How many there are."""
+    """The number of all clients."""
     tag: str
-    """The client's part of names. It is new after the client was killed and started again."""
+    """The client's part of the names that it creates. It changes when the client is killed and started again."""
     ground: str
     """The catalog of the scenario; no other program uses it."""
     seconds: float | None
-    """How long the run is; None: until the work is done."""
+    """The length of the run; None: until the work is done."""
     elapsed: Callable[[], float]
     """Seconds since all clients began."""
     dice: Random
@@ -35,7 +35,7 @@ class Me:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that is over, for :meth:`Scenario.broken`."""
+    """The facts about a finished run, for :meth:`Scenario.broken`."""
 
     ground: str
     clients: int
@@ -46,7 +46,7 @@ class Ended:
 
 
 class Scenario:
-    """Subclasses are frozen dataclasses of their parameters; they travel to the clients."""
+    """A scenario. Subclasses are frozen dataclasses of their parameters, which are sent to the clients."""
 
     name: str
     about: ClassVar[str]
@@ -66,7 +66,7 @@ class Scenario:
         raise NotImplementedError
 
     def work(self, calls: Calls, me: Me) -> Iterator[float]:
-        """Call the store until the iterator is dropped. After each operation yield how many seconds to wait."""
+        """Call the store until the iterator is dropped. After each operation, yield how many seconds to wait."""
         raise NotImplementedError
 
     def broken(self, store: Store, ended: Ended) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""``siblings``: the clients create, alter and drop different tables of one schema, and never conflict."""
+"""``siblings``: the clients create, alter and drop different tables of one schema, and must never conflict."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Siblings"]
 _ALTERED: Final = 3
 _ALIVE: Final = 20
 _NO_CONTENTION: Final = ("busy", "lost", "unavailable", "serialization")
-"""Causes of lost attempts that no other operation on the same entities is responsible for."""
+"""Causes of lost attempts for which no other operation on the same entities is responsible."""
 
 
 @dataclass(frozen=True)
 class Siblings(Scenario):
-    """Each table is created, altered three times, and dropped when twenty younger ones are there."""
+    """Each table is created, altered three times, and dropped when there are twenty newer ones."""
 
     name = "siblings"
     about: ClassVar[str] = "create, alter and drop of different tables of one schema: there must be no conflict"

@@ -16,7 +16,7 @@ _KEYS: Final = ("name", "schemas", "tables", "skew", "reads", "think", "weights"
 
 
 def read_scenario(path: Path) -> Mix:
-    """Return the scenario in ``path``. Raises InvalidArgument that names the file and what is wrong in it."""
+    """Return the scenario in ``path``. Raises InvalidArgument, which names the file and the problem."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

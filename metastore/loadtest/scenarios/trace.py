@@ -1,10 +1,10 @@
 """``trace``: replays a trace file of creates, alters, drops and renames.
 
 A trace is JSON lines, gzipped if its name ends with ``.gz``. A line is ``{"client": "…", "ops": [[…], …]}``; an
-operation is ``["create", PATH, VALUE]``, ``["alter", PATH, VALUE]``, ``["drop", PATH]`` or
-``["rename", PATH, TO, VALUE]``, with ``/`` between names. Folders are schemas, files are tables, the value is a
-property. A last line ``{"head": {PATH: VALUE, …}}`` says what is there at the end; it is compared where the order is
-fixed, with one client. The trace's clients are dealt out to the load test's, and the order of each is kept.
+operation is ``["create", PATH, VALUE]``, ``["alter", PATH, VALUE]``, ``["drop", PATH]`` or ``["rename", PATH, TO,
+VALUE]``, with ``/`` between names. Folders are schemas, files are tables, the value is a property. A last line
+``{"head": {PATH: VALUE, …}}`` has the state at the end; it is compared if the order is fixed, that is, with one client.
+The trace's clients are distributed among those of the load test; the order of each client's operations is kept.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _WORDS: Final = {"create": 3, "alter": 3, "drop": 2, "rename": 4}
 _VALUE: Final = "value"
 _ROOT: Final = "root"
 Step = tuple[int, list[str]]
-"""The number of the trace's client, in order of appearance, and an operation."""
+"""An operation, with the number of its client in the trace, in order of appearance."""
 
 
 @dataclass(frozen=True)
 class Trace(Scenario):
-    """``path`` must be readable wherever a client runs."""
+    """The trace at ``path``, which each client must be able to read."""
 
     name = "trace"
     about: ClassVar[str] = "the operations of a trace file (--trace), by clients that keep its clients' order"
@@ -76,7 +76,7 @@ class Trace(Scenario):
 
 
 def _do(calls: Calls, ground: str, words: list[str], known: set[str]) -> Iterator[None]:
-    """Do what one operation of a trace says, ``known`` schemas being there; yield after each call."""
+    """Do one operation of a trace, where the ``known`` schemas exist already; yield after each call."""
     action, path = words[0], _path(ground, words[1])
     if action == "create":
         yield from _above(calls, ground, path, known)
@@ -96,7 +96,7 @@ def _do(calls: Calls, ground: str, words: list[str], known: set[str]) -> Iterato
 
 
 def _above(calls: Calls, ground: str, path: str, known: set[str]) -> Iterator[None]:
-    """Create the schemas that are missing above ``path``, by calls of their own: ``parents=True`` is several writes."""
+    """Create the missing schemas above ``path`` by separate calls, because ``parents=True`` makes several writes."""
     names = parse_path(path)
     for depth in range(len(parse_path(ground)) + 2, len(names)):
         schema = format_path(names[:depth])
@@ -125,9 +125,9 @@ def _tree(store: Store, ground: str) -> dict[str, str]:
 
 
 def read_trace(path: str) -> Iterator[tuple[int, Any]]:
-    """Yield the operations of a trace, each with the number of its client; the last line's tree as a dictionary.
+    """Yield the operations of a trace, each with the number of its client; yield the last line's tree as a dictionary.
 
-    Raises InvalidArgument that names the line for a file that is not a trace.
+    Raises InvalidArgument, which names the line, for a file that is not a trace.
     """
     clients: dict[str, int] = {}
     number = 0

@@ -24,7 +24,7 @@ class Whereabouts:
         self._at = self._places.index(place)
 
     def missed(self) -> None:
-        """Go on to the next path: the entity was not at this one."""
+        """Move on to the next path: the entity was not at this one."""
         self._at = (self._at + 1) % len(self._places)
 
     def others(self) -> list[str]:

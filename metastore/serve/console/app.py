@@ -1,4 +1,4 @@
-"""The console's routes: pages, files, and the stream of what happens now."""
+"""The console's routes: pages, files, and the stream of live changes."""
 
 from __future__ import annotations
 
@@ -78,15 +78,18 @@ class Console:
         return self._actors.of(principal).bind(deadline=_DEADLINE)
 
     def _watched(self, principal: Principal) -> Store:
-        """Return the view of an open stream. It is not a request: its token's groups counted when it began."""
+        """Return the view of an open stream.
+
+        It has no groups: those of the token were applied when the stream began.
+        """
         return self._view(replace(principal, groups=None))
 
     def _principal(self, request: Request) -> Principal:
-        """Return who asks, without waiting. Raises NotAuthenticated, IssuerAway, ValueError."""
+        """Return the principal of a request, without waiting. Raises NotAuthenticated, IssuerAway, ValueError."""
         return self._sessions.principal(request.headers, request.cookies.get(COOKIE))
 
     async def _identified(self, request: Request) -> Principal:
-        """Return who asks. Raises NotAuthenticated, IssuerAway, ValueError."""
+        """Return the principal of a request. Raises NotAuthenticated, IssuerAway, ValueError."""
         await self._sessions.ready(request.headers, request.cookies.get(COOKIE))
         return noted(request, self._principal(request))
 

@@ -1,4 +1,4 @@
-"""One request of the console: who asks, the store as this user sees it, and the moment that the page shows."""
+"""One request of the console: its user, the store as this user sees it, and the moment that the page shows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Asked:
     files: Snapshots
     """Reads the metadata files of Iceberg tables."""
     reports: Path | None = None
-    """The folder with the reports of checks and load tests; None: the server was told of none."""
+    """The folder with the reports of checks and load tests; None: no folder was given."""
     signed_in: bool = False
     """Whether the browser has a session, which it can end here."""
 
@@ -83,12 +83,12 @@ class Asked:
 
     @cached_property
     def at(self) -> str | None:
-        """The moment that the page shows, as it was asked for; None: now."""
+        """The moment that the page shows, in the words of the query; None: now."""
         return self.query.get("at", "").strip() or None
 
     @cached_property
     def reader(self) -> Managers:
-        """The store, or what was there at that moment. Raises InvalidArgument, HistoryGone."""
+        """The managers that read: of the store, or of that moment. Raises InvalidArgument, HistoryGone."""
         if self.at is None:
             return self.store
         if self.is_restricted:
@@ -99,7 +99,7 @@ class Asked:
         return self.store.at(moment(self.at))
 
     def text(self, key: str) -> str | None:
-        """Return a parameter; None: it is missing or empty."""
+        """Return a parameter; None if it is missing or empty."""
         return self.query.get(key) or None
 
     def number(self, key: str, otherwise: int) -> int:
@@ -116,7 +116,7 @@ class Asked:
         return self.found(self.query.get("path", ""), self.text("kind"))
 
     def found(self, path: str, kind: str | None) -> Entity:
-        """Return what is at a path. Raises EntityNotFound, InvalidArgument, Several."""
+        """Return the entity at a path. Raises EntityNotFound, InvalidArgument, Several."""
         names = parse_path(path)
         if kind is not None:
             loaded: Entity = self.reader.manager(kind).load(names)
@@ -137,7 +137,7 @@ class Asked:
 
 
 def url(page: str, /, **parameters: object) -> str:
-    """Return the address of a page, relative to the console: it holds below any prefix of a proxy."""
+    """Return the address of a page, relative to the console, so that it works behind any prefix of a proxy."""
     given = {key: str(value) for key, value in parameters.items() if value is not None and value != ""}
     where = "./" if page == "place" else page
     return f"{where}?{urlencode(given, quote_via=quote)}" if given else where
@@ -163,7 +163,7 @@ def moment(text: str) -> str | datetime:
 
 
 def bounded(items: Iterable[T], most: int, seconds: float) -> tuple[list[T], bool]:
-    """Return at most ``most`` items, read for so many seconds at most, and whether there may be more."""
+    """Return at most ``most`` items, read for at most ``seconds``, and whether there may be more."""
     ends = SYSTEM.monotonic() + seconds
     found: list[T] = []
     rest: Iterator[T] = iter(items)

@@ -1,4 +1,4 @@
-"""The content of a container, and what was dropped there: paged lists, with who changed each entity last, and how."""
+"""The content of a container, and the entities that were dropped there: paged lists, with each entity's last change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from metastore.serve.console.words import command, done, steps_in_words
 __all__ = ["Row", "Section", "children_of", "contents", "dropped", "lost", "row_of"]
 
 _FEW, _MANY = 20, 50
-"""How many rows of a kind are shown among other kinds, and alone."""
+"""How many rows of a kind are shown: among other kinds, and alone."""
 _HELD: Final = 1000
 """How many entities of a dropped container are counted at most."""
 _FIRST: Final = ("metalake", "catalog", "schema", "table", "view")
@@ -40,7 +40,7 @@ class Row:
     restore: str | None = None
     """The command that brings it back."""
     inside: str | None = None
-    """Where what it held is shown."""
+    """The address of the page with its content at that time."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def children_of(kind: str | None) -> list[str]:
 
 
 def contents(asked: Asked, entity: Entity | None) -> dict[str, Any]:
-    """Return the lists of what is in a container."""
+    """Return the lists of a container's content."""
     kinds = children_of(None if entity is None else entity.kind)
     only = asked.text("list")
     if only is not None and only not in kinds:
@@ -103,7 +103,7 @@ def _label(kind: str) -> str:
 
 
 def row_of(asked: Asked, entity: Entity) -> Row:
-    """Return the row of an entity: who changed it last, when and how. A damaged one is named, too."""
+    """Return the row of an entity: who changed it last, when and how. A damaged entity gets a row, too."""
     address = url("place", path=entity.path, kind=entity.kind, at=asked.at)
     try:
         return Row(
@@ -125,7 +125,7 @@ def row_of(asked: Asked, entity: Entity) -> Row:
 
 
 def _how(store: Managers, entity: Entity) -> str:
-    """Return what the last change did. Only an entity that was changed after its creation takes a read."""
+    """Return the last change in words. It reads only for an entity that was changed after its creation."""
     if entity.version == 1:
         return "created"
     try:
@@ -139,7 +139,7 @@ def _how(store: Managers, entity: Entity) -> str:
 
 
 def _about(entity: Entity) -> str:
-    """Return the one fact that says most about an entity of its kind."""
+    """Return the fact that says most about an entity of its kind."""
     match entity.kind:
         case "table" | "view":
             count = len(entity.doc["columns"])
@@ -160,7 +160,7 @@ def _about(entity: Entity) -> str:
 
 
 def dropped(asked: Asked, entity: Entity | None) -> dict[str, Any]:
-    """Return what was dropped in a container and can come back, by whom, and what it held."""
+    """Return the entities that were dropped in a container and can be restored: by whom, and their content."""
     kinds = children_of(None if entity is None else entity.kind)
     only = asked.text("list")
     sections = []
@@ -175,7 +175,7 @@ def dropped(asked: Asked, entity: Entity | None) -> dict[str, Any]:
 
 
 def lost(asked: Asked, entity: Entity) -> Row:
-    """Return the row of a dropped entity: who dropped it, what it held, and the command that brings it back."""
+    """Return the row of a dropped entity: who dropped it, its content, and the command that restores it."""
     before = (entity.modified_at - timedelta(microseconds=1)).isoformat()
     inside = None
     if not asked.is_restricted:
@@ -196,7 +196,7 @@ def lost(asked: Asked, entity: Entity) -> Row:
 
 
 def _held(asked: Asked, entity: Entity, before: str) -> str:
-    """Return what a dropped entity held: counts by kind for a container."""
+    """Return the content of a dropped entity in words: counts by kind for a container."""
     kinds = children_of(entity.kind)
     if not kinds or asked.is_restricted:
         return _about(entity)

@@ -1,4 +1,4 @@
-"""The details of an entity: facts, columns in pages, what each kind has of its own, attachments, properties."""
+"""The details of an entity: facts, columns in pages, the parts of its kind, attachments, properties."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["details"]
 _COLUMNS: Final = 100
 _ROWS: Final = 100
 _LONGEST: Final = 20_000
-"""Characters of a text that are shown."""
+"""How many characters of a text are shown."""
 _ATTACHED: Final = 200
 _OWN: Final = frozenset({"columns", "properties", "representations", "definitions", "output", "locations"})
-"""Fields that have a part of the page for themselves."""
+"""Fields that have their own part of the page."""
 _SHAPES: Final[Mapping[str, str]] = {"partitioning": "partitioned by", "sort_orders": "sorted by"}
 
 
@@ -48,7 +48,7 @@ class Text:
 
 
 class Link(NamedTuple):
-    """A text that leads somewhere."""
+    """A text with a link."""
 
     text: str
     address: str
@@ -59,7 +59,7 @@ Rows = Sequence[Sequence[str | Link]]
 
 @dataclass(frozen=True)
 class Table:
-    """A small table of the kind's own."""
+    """A small table with values of one kind of entity."""
 
     heading: str
     heads: Sequence[str]
@@ -145,7 +145,7 @@ def _columns(asked: Asked, reader: Managers, entity: Entity) -> dict[str, Any]:
 
 
 def _or_none(read: Any) -> Sequence[Any]:
-    """Return what is attached; nothing where a moment of the past does not know it."""
+    """Return the attached objects; none if they are not known at a moment of the past."""
     try:
         found: Sequence[Any] = read()
     except MetastoreError:
@@ -167,7 +167,7 @@ def _attached(reader: Managers, entity: Entity) -> dict[str, Any]:
     }
 
 
-# --- what each kind has of its own
+# --- the parts of each kind
 
 
 def _own_parts(asked: Asked, reader: Managers, entity: Entity, parts: _Parts) -> None:

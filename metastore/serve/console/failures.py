@@ -33,22 +33,22 @@ _DROPPED: Final = 5
 
 _LOG = logging.getLogger("metastore.serve")
 _SIBLINGS: Final = 1000
-"""How many siblings of each kind are compared with a name that leads nowhere."""
+"""How many siblings of each kind are compared with a name that does not exist."""
 _AGAIN: Final = 5
-"""After how many seconds a page of a database that is away tries again."""
+"""After how many seconds the page about an unavailable database tries again."""
 
 
 def failure(
     title: str, message: str, status: int, *, near: list[tuple[str, str, str]] | None = None, again: int | None = None
 ) -> Shown:
-    """Return the page of a failure. ``near``: (kind, path, address) of what may be meant."""
+    """Return the page of a failure. ``near``: (kind, path, address) of entities that may be meant."""
     return Shown(
         "failure.html", title, {"message": message, "near": near or [], "again": again, "dropped": []}, status=status
     )
 
 
 def told(asked: Asked | None, error: Exception) -> Shown:
-    """Return the page that tells of an error."""
+    """Return the page about an error."""
     match error:
         case Several():
             near = [(one.kind, one.path, url("place", path=one.path, kind=one.kind)) for one in error.found]
@@ -69,13 +69,13 @@ def told(asked: Asked | None, error: Exception) -> Shown:
 
 
 def _not_found(asked: Asked | None, error: EntityNotFound) -> Shown:
-    """Return the page of a path that leads nowhere: what was dropped there, and what is near."""
+    """Return the page for a path that does not exist: entities that were dropped there, and similar names."""
     shown = failure("Not found", f"Nothing that you may see is at {error.path}.", 404, near=_near(asked))
     return Shown(shown.template, shown.title, {**shown.values, "dropped": _dropped(asked)}, status=404)
 
 
 def _dropped(asked: Asked | None) -> list[Row]:
-    """Return what was dropped at the path that was asked for, and can come back."""
+    """Return the entities that were dropped at the requested path, and can be restored."""
     if asked is None:
         return []
     try:
@@ -92,7 +92,7 @@ def _dropped(asked: Asked | None) -> list[Row]:
 
 
 def _near(asked: Asked | None) -> list[tuple[str, str, str]]:
-    """Return what has a similar name, among what the user sees."""
+    """Return the entities with a similar name that the user may see."""
     if asked is None:
         return []
     try:
@@ -111,7 +111,7 @@ def _near(asked: Asked | None) -> list[tuple[str, str, str]]:
 
 
 def _above(asked: Asked) -> tuple[str, str, str] | None:
-    """Return the nearest container above that is there."""
+    """Return the nearest container above that exists."""
     try:
         names = parse_path(asked.query.get("path", ""))
     except MetastoreError:

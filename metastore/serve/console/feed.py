@@ -20,9 +20,9 @@ __all__ = ["feed"]
 
 _SIZE: Final = 50
 _STEPS: Final = (64, 1_000, 20_000)
-"""How far back a page looks: further where what was found is not enough."""
+"""How many changes back a page looks: it goes further if it has not found enough."""
 _SECONDS: Final = 0.5
-"""How long a page looks for changes that a filter hides."""
+"""How long a page searches if a filter hides many changes (seconds)."""
 _PAGE: Final = 200
 _CONSUMERS: Final = 20
 _ACTIONS: Final = tuple([(one, done(one)) for one in ("create", "alter", "rename", "move", "drop", "restore", "purge")])
@@ -48,7 +48,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Found:
-    """Changes, the newest first. ``reached``: how far back they were looked for; None: to the beginning."""
+    """Changes, the newest first. ``reached``: the position back to which the feed was searched; None: its beginning."""
 
     changes: Sequence[Change]
     reached: str | None
@@ -121,7 +121,7 @@ def _newest(
                     break
                 if by in (None, one.principal) and did in (None, one.action):
                     found.append(one)
-        except EntityNotFound:  # the path leads nowhere now, and nothing was there since ``start``
+        except EntityNotFound:  # the path does not exist now, and nothing was there since ``start``
             if not found and (start == beginning or back == _STEPS[-1]):
                 raise
         if len(found) == _SIZE or start == beginning or SYSTEM.monotonic() > ends:
@@ -132,7 +132,8 @@ def _newest(
 def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None, ends: float) -> Iterator[Change]:
     """Yield the changes after a position, until a moment; damaged ones are left out.
 
-    A page may be empty: a user may see none of it. ``changes`` refuses a path that leads nowhere now, pages do not.
+    A page may be empty, because the user may see none of its changes. ``changes`` refuses a path that does not exist
+    now, ``changes_page`` does not.
     """
     target = None if under is None else under.target
     following: str | None = position

@@ -1,4 +1,4 @@
-"""The frame around each page of an entity: the way to it, the tree, and links to the other parts."""
+"""The frame around each page of an entity: the path to it, the tree, and links to the other parts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Tab:
 
 
 def frame(asked: Asked, entity: Entity, tab: str) -> dict[str, Any]:
-    """Return what each page of an entity shows around its part."""
+    """Return the values that each page of an entity shows around its own part."""
     nodes, names = entity.record.chain, entity.names
     crumbs = [
         (node.name, node.kind, url("place", path=format_path(names[: n + 1]), kind=node.kind, at=asked.at))

@@ -1,4 +1,4 @@
-"""The contention page: this server's counters over the last minutes, and what the database shows."""
+"""The contention page: this server's counters over the last minutes, and the figures of the database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Gauges"]
 _KEPT: Final = 120
 """How many moments are kept: two minutes."""
 _DATABASE: Final = 10.0
-"""How old what the database shows may be (seconds): to count it reads more than a look at the feed."""
+"""How old the figures of the database may be (seconds): to count them costs more than a look at the feed."""
 _MOST: Final = 50
 _HOT: Final = 10
 _CAUSES: Final[Mapping[str, str]] = {
@@ -39,7 +39,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "lost": "a lost answer",
     "unavailable": "a server that was away",
 }
-"""The causes that an attempt lost to; docs/metrics.md has all causes."""
+"""The causes of lost attempts, in words; docs/metrics.md has all causes."""
 
 
 class _Moment(NamedTuple):
@@ -60,7 +60,7 @@ class Gauges:
         self._database: tuple[float, Mapping[str, Any]] | None = None
 
     def count(self, changes: int) -> None:
-        """Note this moment, and how many changes the feed had since the one before."""
+        """Note this moment, and how many changes the feed has had since the last one."""
         self._changes += changes
         self._note(self._store.metrics())
 
@@ -73,7 +73,7 @@ class Gauges:
         self._moments.append(_Moment(SYSTEM.monotonic(), commits, conflicts, helped, self._changes))
 
     def values(self) -> dict[str, Any]:
-        """Return what the page shows."""
+        """Return the values of the page."""
         seen = self._store.metrics()
         if not self._moments:
             self._note(seen)
@@ -126,7 +126,7 @@ class Gauges:
         return Lines("feed", "Changes of everybody", "seconds", "a second", drawn, self._extent(), least=1.0)
 
     def _of_database(self) -> Mapping[str, Any]:
-        """Return what the database shows; at most so old as ``_DATABASE`` says."""
+        """Return the figures of the database, at most ``_DATABASE`` seconds old."""
         known = self._database
         if known is None or SYSTEM.monotonic() - known[0] > _DATABASE:
             known = self._database = (SYSTEM.monotonic(), _read(self._store))
@@ -151,7 +151,7 @@ def _read(store: Store) -> Mapping[str, Any]:
 
 
 def _losses(store: Store) -> list[tuple[Loss, str, str, int]]:
-    """Return (the newest loss, its cause in words, where it is, how often) of losses that are alike, newest first."""
+    """Return (the newest loss, its cause in words, its address, the count) of each group of similar losses."""
     noted = store.losses(_MOST)
     alike = Counter([_alike(one) for one in noted])
     newest = {_alike(one): one for one in reversed(noted)}
@@ -192,7 +192,7 @@ def _labels(bounds: tuple[float, ...]) -> list[str]:
 
 
 def _conflicts(seen: Snapshot) -> list[tuple[str, str, int]]:
-    """Return (verb, cause, how often) of what lost, most often first."""
+    """Return (verb, cause, count) of lost attempts, the most frequent first."""
     rows = [
         (verb, _CAUSES.get(cause, cause), n) for verb, causes in seen.conflicts.items() for cause, n in causes.items()
     ]

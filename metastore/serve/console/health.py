@@ -1,4 +1,4 @@
-"""Health, for admins: the database, this server, its connections, and what is kept."""
+"""Health, for admins: the database, this server, its connections, and the positions that are pinned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STARTED = SYSTEM.monotonic()
 
 
 def health(asked: Asked) -> Shown:
-    """Return how the database and this server are. Raises PermissionDenied for users."""
+    """Return the state of the database and of this server. Raises PermissionDenied for users."""
     only_admins(asked, "see the health of the database")
     store = asked.whole
     started = SYSTEM.monotonic()

@@ -1,8 +1,8 @@
-"""One look a second at what happens, for all open pages of a server.
+"""Read the feed once a second, for all open pages of a server.
 
 The hub reads the feed once for everybody. For users whose rights are checked it reads once more for each user, through
-that user's view, so that a stream gets what its user may see at that moment. A stream has a bounded queue: a browser
-that does not keep up loses changes, and is told how many. Nothing is read while no page is open.
+that user's view, so that a stream gets the changes that its user may see at that moment. A stream has a bounded queue:
+a browser that does not keep up loses changes, and is told how many. Nothing is read while no page is open.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ _LOG = logging.getLogger("metastore.serve")
 _EVERY: Final = 1.0
 """How often the hub looks (seconds)."""
 _PAGE, _PAGES = 500, 30
-"""How the feed is read for one user, and how many pages at once: each reads a few thousand changes at most."""
+"""The page size of the feed for one user, and the pages of one look: each reads a few thousand changes at most."""
 _CHANGES: Final = 10_000
 """How many changes one look reads at most; the next look goes on."""
 _QUEUE: Final = 500
 """How many changes wait for one browser at most."""
 _SLICE, _PAUSE = 10, 0.005
-"""How many streams get the new changes before others of the event loop have their turn, and for how long (seconds)."""
+"""How many streams get the new changes before other tasks of the event loop run, and for how long (seconds)."""
 _CAUGHT_UP: Final = 300
-"""How many changes a page that comes back gets; if there are more, it is told to reload."""
+"""How many changes a page that reconnects gets; if there are more, it is told to reload."""
 _LONGEST: Final = 3.0
 """How long one read for a user takes (seconds)."""
 _MOST: Final = 2000
 """How many streams a server has at most."""
 _MOST_EACH: Final = 200
-"""How many of them one user has at most, so that it leaves some to others."""
+"""How many of them one user has at most, so that some are left for others."""
 _AWAY: Final = (errors.BackendUnavailable, errors.StoreClosed)
-"""What all streams wait for. Any other error of a read for one user, such as a membership that cannot be written,
-delays nobody else: this user's streams are told that they missed something."""
+"""The errors for which all streams wait. Any other error of a read for one user, such as a membership that cannot be
+written, delays no other user: this user's streams are told that they missed something."""
 
 
 class Item(NamedTuple):
@@ -65,7 +65,7 @@ class Item(NamedTuple):
     principal: str | None
     paths: tuple[str, ...]
     event: bytes
-    """As a stream has it: encoded once for all browsers."""
+    """The event that a stream sends, encoded once for all browsers."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Wanted:
     did: str | None = None
     under: str | None = None
     gauges: bool = False
-    """It shows the gauges of contention, not the feed."""
+    """The page shows the gauges of contention, not the feed."""
 
     def has(self, item: Item) -> bool:
         """Whether the page shows a change."""
@@ -96,20 +96,20 @@ class Listener:
     principal: Principal
     wanted: Wanted
     check: Callable[[], Principal]
-    """Returns who it is; raises if the session is over."""
+    """Returns the principal of the stream; raises if the session is over."""
     waiting: deque[Item] = field(default_factory=deque)
     sent: str = ""
     """The position up to which the browser has everything."""
     skipped: int = 0
     more: bool = False
-    """It missed more than ``skipped``: nobody counted further."""
+    """Whether it missed more than ``skipped``: these were not counted."""
     gauges: bytes | None = None
     notices: list[str] = field(default_factory=list)
     is_over: bool = False
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, items: Sequence[Item]) -> None:
-        """Queue changes; if the queue is full, drop what waits, and count it."""
+        """Queue changes; if the queue is full, drop the waiting ones, and count them."""
         for item in items:
             if self.wanted.has(item):
                 if len(self.waiting) >= _QUEUE:
@@ -120,7 +120,7 @@ class Listener:
             self.woken.set()
 
     def catch_up(self, items: Sequence[Item], *, more: bool) -> None:
-        """Queue what happened before the stream came; where there is more, tell only that."""
+        """Queue the changes from before the stream began; if there are ``more``, only report that."""
         if more:
             self.skipped, self.more = self.skipped + len(items), True
             self.woken.set()
@@ -128,13 +128,13 @@ class Listener:
             self.offer(items)
 
     def tell(self, notice: str) -> None:
-        """Send a word about the stream itself: ``away``, ``back``, ``gone``."""
+        """Send a notice about the stream itself: ``away``, ``back``, ``gone``."""
         if notice not in self.notices:
             self.notices.append(notice)
         self.woken.set()
 
     def end(self, notice: str = "over") -> None:
-        """End the stream, after a last word."""
+        """End the stream, after a last notice."""
         self.is_over = True
         self.tell(notice)
 
@@ -153,7 +153,7 @@ class Hub:
         self.gauges = Gauges(store)
 
     def add(self, listener: Listener) -> None:
-        """Let a stream hear what happened since its position, and what happens from now on. Raises Busy."""
+        """Add a stream: it gets the changes since its position, and all later ones. Raises Busy."""
         everybody = [one.principal for one in (*self._listeners, *self._new)]
         if len(everybody) >= _MOST or everybody.count(listener.principal) >= _MOST_EACH:
             raise Busy
@@ -199,10 +199,10 @@ class Hub:
             _LOG.exception("the console's look at the feed failed")
 
     async def _welcome(self) -> None:
-        """Give new streams what happened between their position and the hub's: later looks give them the rest.
+        """Give new streams the changes between their position and the hub's: later looks give them the rest.
 
-        Looks and this take turns, so that no change falls between them. After a restart all pages come back at once,
-        most of them with the same position: one read is for all of those.
+        A look and this never run at the same time, so no change is lost between them. After a restart all pages come
+        back at once, most of them with the same position: one read serves all of those.
         """
         position = self._position
         if position is None:  # no look has finished yet
@@ -221,7 +221,7 @@ class Hub:
                     one.catch_up(missed[0], more=missed[1])
 
     async def _since(self, principal: Principal, after: str, position: str) -> tuple[list[Item], bool] | None:
-        """Return what a stream missed since ``after``, and whether there is more; None: nobody knows any more."""
+        """Return the changes that a stream missed since ``after``, and whether there are more; None: they are gone."""
         try:
             if after and after < position:
                 return await self._workers.run(partial(_items_between, self._view, principal, after, position))
@@ -247,7 +247,7 @@ class Hub:
                 self.remove(listener)
 
     async def _once(self) -> None:
-        """Look once. A stream that comes meanwhile is welcomed afterwards, with all up to the new position."""
+        """Look once. A stream that comes meanwhile is added afterwards, with all changes up to the new position."""
         listeners = list(self._listeners)
         users = {one.principal for one in listeners}
         watchers = {one.principal for one in listeners if one.wanted.gauges}
@@ -332,7 +332,7 @@ def _seen(view: Store, after: str, until: str, known: dict[str, Item]) -> list[I
 
 
 def _between(store: Store, after: str, until: str) -> Iterator[Change]:
-    """Yield what a user sees of the changes between two positions. Pages are bounded, also where it sees nothing."""
+    """Yield the changes between two positions that a user sees, from a bounded number of pages."""
     position, ends = after, SYSTEM.monotonic() + _LONGEST
     for _ in range(_PAGES):
         if SYSTEM.monotonic() > ends:
@@ -351,7 +351,7 @@ def _between(store: Store, after: str, until: str) -> Iterator[Change]:
 
 
 class _TooMuch(Exception):
-    """So many changes lie between two positions that nobody reads them all."""
+    """There are too many changes between two positions to read them all."""
 
 
 def _missed(error: Exception) -> None:
@@ -372,7 +372,7 @@ def _item(change: Change) -> Item:
 
 
 def event_of(name: str, data: str, position: str = "") -> bytes:
-    """Return an event as a stream has it. Its data are one line: HTML takes a blank for a line's end."""
+    """Return an event in the form of a stream. Its data are one line: in HTML a blank can replace the end of a line."""
     key = f"id: {position}\n" if position else ""
     line = data.strip().replace("\r", " ").replace("\n", " ")
     return f"event: {name}\n{key}data: {line}\n\n".encode()
@@ -381,7 +381,7 @@ def event_of(name: str, data: str, position: str = "") -> bytes:
 def _items_between(
     view: Callable[[Principal], Store], principal: Principal, after: str, until: str
 ) -> tuple[list[Item], bool]:
-    """Return what a user sees of the changes between two positions, and whether there is more than a page gets."""
+    """Return the changes between two positions that a user may see, and whether there are more than a page gets."""
     found = list[Item]()
     try:
         for one in _between(view(principal), after, until):
@@ -394,5 +394,5 @@ def _items_between(
 
 
 def _check(view: Callable[[Principal], Store], principal: Principal, after: str) -> None:
-    """Raise InvalidArgument if ``after`` is not a position here. A stream may know more than this server has read."""
+    """Raise InvalidArgument if ``after`` is not a position here. A stream may be ahead of this server."""
     view(principal).changes_page(after=after, size=1)

@@ -1,4 +1,4 @@
-"""The stream of one page: server-sent events with what happens, as HTML that the page adds to itself."""
+"""The stream of one page: server-sent events with live changes, as HTML that the page inserts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from metastore.serve.principals import Principal
 __all__ = ["stream"]
 
 _RETRY: Final = 2000
-"""After how many milliseconds a browser comes back."""
+"""After how many milliseconds a browser reconnects."""
 _LONGEST: Final = 200
 
 
 def stream(request: Request, hub: Hub, principal: Principal, check: Callable[[], Principal]) -> Response:
-    """Return the stream that a page asks for."""
+    """Return the stream that a page requests."""
     query = request.query_params
     request.scope[YIELDS] = True
     after = request.headers.get("last-event-id") or query.get("after") or ""
@@ -57,7 +57,7 @@ async def _events(hub: Hub, listener: Listener) -> AsyncIterator[bytes]:
 
 
 def _waiting(listener: Listener) -> list[bytes]:
-    """Return what waits for the browser. A position is sent once: positions are ordered."""
+    """Return the events that wait for the browser. Positions are ordered, so each change is sent once."""
     events: list[bytes] = []
     if listener.skipped or listener.more:
         events.append(event_of("skipped", f"{'more than ' * listener.more}{listener.skipped}"))

@@ -1,4 +1,4 @@
-"""The page of a place: the catalog itself, a container with what is in it, or any entity."""
+"""The page of a place: the catalog itself, a container with its content, or any entity."""
 
 from __future__ import annotations
 

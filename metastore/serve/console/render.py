@@ -38,7 +38,7 @@ HEADERS: Final[Mapping[str, str]] = {
 
 @cache
 def _files() -> dict[str, tuple[bytes, str, str]]:
-    """Return what pages load: content, media type and a mark that changes with the content."""
+    """Return the files that pages load: content, media type and a mark that changes with the content."""
     found = {}
     for file in (_HERE / "static").iterdir():
         if kind := _TYPES.get(file.suffix):
@@ -48,7 +48,10 @@ def _files() -> dict[str, tuple[bytes, str, str]]:
 
 
 def file_answer(name: str, version: str | None) -> Response | None:
-    """Return a file that pages load; None: there is no such file. With its mark in the address it may be kept."""
+    """Return a file that pages load; None if it does not exist.
+
+    If its mark is in the address, the browser may cache it.
+    """
     known = _files().get(name)
     if known is None:
         return None

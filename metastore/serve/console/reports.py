@@ -1,4 +1,4 @@
-"""The last results of ``metastore verify`` and of load tests, from a folder that the server is told of."""
+"""The last results of ``metastore verify`` and of load tests, from a folder that the operator names."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from metastore.verify.report import Report, read_report
 __all__ = ["LoadTest", "last_loadtest", "last_verify"]
 
 _MOST: Final = 1000
-"""How many folders of load tests are looked at."""
+"""How many folders of load tests are read at most."""
 _LARGEST: Final = 10_000_000
-"""How many bytes a load test's summary may have."""
+"""The largest summary of a load test (bytes)."""
 
 
 @dataclass(frozen=True)
 class LoadTest:
-    """What a load test says of itself in ``summary.json``."""
+    """The results of a load test in its ``summary.json``."""
 
     folder: str
     started: str
@@ -35,14 +35,14 @@ class LoadTest:
 
 
 def last_verify(asked: Asked) -> tuple[Report | None, str | None]:
-    """Return the report of the last check, and what is wrong with it, if anything is."""
+    """Return the report of the last check, and the reason why it cannot be shown, if there is one."""
     if asked.reports is None:
         return None, None
     try:
         report = read_report(asked.reports / "verify.json")
         if report is not None:
             asked.whole.changes_page(after=report.position, size=1)
-    except HistoryGone:  # gc has passed it: it is an old report of this database
+    except HistoryGone:  # gc has removed that position: it is an old report of this database
         return report, None
     except InvalidArgument as error:
         return None, f"it cannot be shown, or is of another database: {error}"
@@ -50,7 +50,7 @@ def last_verify(asked: Asked) -> tuple[Report | None, str | None]:
 
 
 def last_loadtest(asked: Asked) -> LoadTest | None:
-    """Return the newest load test of the folder; what is not one is passed over."""
+    """Return the newest load test of the folder; other files are skipped."""
     if asked.reports is None:
         return None
     found = [one for file in islice(asked.reports.glob("*/summary.json"), _MOST) if (one := _read(file)) is not None]

@@ -78,7 +78,7 @@ def _levels(entity: Entity) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _grants(asked: Asked, entity: Entity) -> list[tuple[str, str, Attached]]:
-    """Return the grants on the entity and above it, as far as the user sees their roles."""
+    """Return the grants on the entity and above it whose roles the user may see."""
     found = []
     for names, kind in _levels(entity):
         try:
@@ -93,7 +93,7 @@ def _grants(asked: Asked, entity: Entity) -> list[tuple[str, str, Attached]]:
 
 
 def _everybody(asked: Asked, entity: Entity, asks: Sequence[str]) -> tuple[list[May], bool]:
-    """Return each user who has one of the privileges; whether there may be more."""
+    """Return each user who has one of the privileges, and whether there may be more."""
     ends = SYSTEM.monotonic() + _SECONDS
     store, found = asked.store, list[May]()
     candidates, more = bounded(_candidates(asked, entity), _USERS, _SECONDS)

@@ -1,4 +1,4 @@
-"""Search, step by step: names by their beginning or a pattern, and texts in everything that an entity says."""
+"""Search, step by step: names by their beginning or a pattern, or texts in the documents of entities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECONDS: Final = 0.5
 
 
 def search(asked: Asked) -> Shown:
-    """Return what a step of half a second finds, how far the search is, and where it goes on."""
+    """Return the results of a step of half a second, the progress, and the address of the next step."""
     sought = (asked.text("q") or "").strip()
     kind, under, token = asked.text("of"), asked.text("under"), asked.text("token")
     in_texts = asked.text("in") == "texts"

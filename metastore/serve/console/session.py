@@ -1,9 +1,9 @@
 """Sessions of browsers: a cookie that replaces a token, and that any server with the same tokens can check.
 
-A cookie holds no token of a file, only a proof of it: a MAC of the session's end, keyed with the token's digest. It is
+For a token of a file, a cookie holds only a proof: a MAC of the session's end, keyed with the token's digest. It is
 checked at each request, so a token that is taken out of the file ends its sessions at every server. Somebody who steals
-the cookie cannot use it for the API, nor beyond its end. A token that is in no file, such as one of an OIDC issuer, is
-held by the cookie itself, and verified at each request.
+the cookie cannot use it for the API, nor beyond its end. For a token that is in no file, such as one of an OIDC issuer,
+the cookie holds the token itself, which is verified at each request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIFE: Final = 12 * 3600
 """How long a session lasts (seconds)."""
 _MOST: Final = 10_000
 _LONGEST: Final = 3800
-"""Characters of a token that a cookie can hold: browsers take 4,096 bytes with the name."""
+"""How many characters of a token a cookie can hold: browsers take 4,096 bytes with the name."""
 
 
 class TooLong(NotAuthenticated):
@@ -59,14 +59,14 @@ class Sessions:
         return f"3.{end}.{token}"  # as it is: a JWT has no character that a cookie may not have
 
     async def ready(self, headers: Mapping[str, str], cookie: str | None) -> None:
-        """Wait, where an issuer has to be asked, until ``principal`` can tell. Raises NotAuthenticated."""
+        """Wait until ``principal`` can answer, if an issuer must be asked. Raises NotAuthenticated."""
         if self._is_of_cookie(headers, cookie) and cookie is not None:
             version, _, held = _parts(cookie)
             headers = _bearing(held) if version == "3" else {}
         await self.principals.ready(headers)
 
     def principal(self, headers: Mapping[str, str], cookie: str | None) -> Principal:
-        """Return who makes a request, without waiting. Raises NotAuthenticated, IssuerAway, ValueError."""
+        """Return the principal of a request, without waiting. Raises NotAuthenticated, IssuerAway, ValueError."""
         if self._is_of_cookie(headers, cookie) and cookie is not None:
             return self._of_cookie(cookie)
         return self.principals.principal(headers)
@@ -86,7 +86,7 @@ class Sessions:
         raise NotAuthenticated("the cookie is of another version; sign in again")
 
     def _digest(self, end: str, proof: str) -> bytes:
-        """Return the digest of the token that a cookie proves; nothing if there is no such token."""
+        """Return the digest of the token that a cookie proves; empty if no token fits."""
         with self._lock:
             known = self._known.get((end, proof))
         if known is None:
@@ -100,7 +100,7 @@ class Sessions:
 
 
 def _parts(cookie: str) -> tuple[str, str, str]:
-    """Return the version of a cookie, its end, and the rest. Raises NotAuthenticated if it is over."""
+    """Return the version of a cookie, its end, and the rest. Raises NotAuthenticated if the session is over."""
     version, _, rest = cookie.partition(".")
     end, _, proof = rest.partition(".")
     if not end.isascii() or not end.isdigit() or len(end) > 12 or int(end) <= _now():

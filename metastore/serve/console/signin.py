@@ -1,4 +1,4 @@
-"""Sign browsers in: by the form that takes a token, or at the issuer; and out again."""
+"""Sign browsers in, by a form that takes a token, or at the issuer; and sign them out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["BEGUN", "SignIn", "away", "busy", "forget", "note_refused", "noted"]
 BEGUN: Final = "metastore_signin"
 """The cookie of a sign-in that is under way at the issuer."""
 _LARGEST: Final = 16_384
-"""How many bytes the sign-in form may have."""
+"""The largest sign-in form (bytes)."""
 
 
 class SignIn:
@@ -43,7 +43,7 @@ class SignIn:
         self._workers = Workers()  # threads of its own: an issuer that is slow delays no page
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes; those of the way to the issuer and back only if the console is known there."""
+        """Return the routes; those to the issuer and back only if the issuer knows the console."""
         routes = [
             Route("/signin", self._form, methods=["GET"]),
             Route("/signin", self._sign_in, methods=["POST"]),
@@ -58,7 +58,7 @@ class SignIn:
         return routes
 
     def close(self) -> None:
-        """Begin no more questions to the issuer."""
+        """Start no more requests to the issuer."""
         self._workers.close()
 
     # --- with a token
@@ -87,7 +87,7 @@ class SignIn:
             problem = _sentence(error) if isinstance(error, TooLong) else "This token is not valid here."
             return self._shown_form(following, problem)
         answer = RedirectResponse(_own_page(following), 303, render.HEADERS)
-        # a proxy that ends TLS need not say so; the browser does
+        # a proxy that ends TLS may not tell the server so; the browser does
         secure = "https" in (request.url.scheme, urlsplit(request.headers.get("origin", "")).scheme)
         _keep(answer, COOKIE, cookie, LIFE, secure=secure, strict=True)
         return answer
@@ -104,7 +104,7 @@ class SignIn:
             return _refused(request)
         if self._flow is None:
             answer: Response = RedirectResponse("signin", 303, render.HEADERS)
-        else:  # the issuer's session goes on: the next sign-in there may ask for no password
+        else:  # the issuer's session goes on: the next sign-in there may need no password
             answer = render.html(render.page(None, Shown("signedout.html", "Signed out")), 200)
         forget(answer, COOKIE)
         return answer
@@ -112,7 +112,7 @@ class SignIn:
     # --- at the issuer
 
     async def _asked(self, of: Handler, flow: CodeFlow, request: Request) -> Response:
-        """Answer a request on the way to the issuer and back, for which the issuer is asked."""
+        """Answer a request of a sign-in or sign-out at the issuer, which may be asked for it."""
         try:
             return await of(flow, request)
         except IssuerAway as error:
@@ -127,7 +127,10 @@ class SignIn:
         return answer
 
     async def _from_issuer(self, flow: CodeFlow, request: Request) -> Response:
-        """End a sign-in. Its cookie stays if the answer is another's, or the issuer is away: it may still end."""
+        """End a sign-in.
+
+        Its cookie stays if the answer belongs to another sign-in, or the issuer does not answer: it may still succeed.
+        """
         given = dict(request.query_params)
         if len(given) < len(request.query_params.multi_items()):
             given = {}  # RFC 6749, section 3.1: no parameter comes twice
@@ -160,14 +163,14 @@ def note_refused(request: Request, status: int, user: str | None = None, error: 
 
 
 def noted(request: Request, principal: Principal) -> Principal:
-    """Return who asks, after a line of the audit log if its token is new here."""
+    """Return the principal; if its token is new here, write a line of the audit log first."""
     if principal.signs_in:
         audit.signed_in(principal, f"{request.method} {request.url.path}", audit.request_id(request.headers))
     return principal
 
 
 def away(error: IssuerAway) -> Response:
-    """Return the page that says so, and loads itself again."""
+    """Return the page about an issuer that does not answer; it loads itself again."""
     shown = failure("Signing in does not work now", str(error), 503, again=5)
     return render.html(render.page(None, shown), 503, {"Retry-After": "5"})
 
@@ -179,12 +182,12 @@ def busy() -> Response:
 
 
 def forget(answer: Response, name: str) -> None:
-    """Take a cookie from the browser."""
+    """Delete a cookie in the browser."""
     answer.set_cookie(name, "", max_age=0, path=None, httponly=True, samesite="strict")
 
 
 def _keep(answer: Response, name: str, value: str, life: int, *, secure: bool, strict: bool) -> None:
-    """Give the browser a cookie. One that is not strict comes too when another origin leads here."""
+    """Give the browser a cookie. A cookie that is not strict is also sent when another origin leads here."""
     answer.set_cookie(
         name,
         value,
@@ -237,7 +240,7 @@ async def _form_of(request: Request) -> dict[str, str]:
 
 
 def _own_page(following: str) -> str:
-    """Return where to go after the sign-in: a page of the console, whatever the form says."""
+    """Return the address to go to after the sign-in: a page of the console, whatever the form says."""
     try:
         parts = urlsplit(following)
     except ValueError:

@@ -1,7 +1,7 @@
 """The snapshots of an Iceberg table, as a graph: read from its metadata file by the rules of the server's warehouses.
 
-Files may be slow, large or away. So they are read in two threads of their own, and a page waits for two seconds. Then
-it says that they are not reachable.
+Files may be slow, large or unavailable. So they are read in two threads of their own, and a page waits for two seconds.
+Then it says that they are not reachable.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Snapshots:
         self._inside = 0
 
     def of(self, principal: Principal, entity: Entity) -> Iceberg | None:
-        """Return what the file of a table says, as the user may read it; None: it is no Iceberg table."""
+        """Return the content of a table's metadata file, with the user's rights; None if it is not an Iceberg table."""
         if entity.kind != "table" or _POINTER not in entity.properties or len(entity.names) < 4:
             return None
         if self._inside >= _THREADS + _WAITING:

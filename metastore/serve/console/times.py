@@ -1,4 +1,4 @@
-"""Time: the versions of an entity, two side by side, everything that changed below it, and what a revert would do."""
+"""Time: the versions of an entity, two side by side, everything that changed below it, and the effect of a revert."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST: Final = 500
 _SECONDS: Final = 3.0
 """How long a page reads differences."""
 _WORDS: Final = 6
-"""How many changes of one entity are told."""
+"""How many changes of one entity are described."""
 _LINES: Final = 400
 """How many lines two versions side by side have at most."""
 
@@ -72,7 +72,7 @@ def history(asked: Asked, entity: Entity) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Line:
-    """One value at two versions. ``sign``: "+", "-", "~", or "" where they are equal."""
+    """One value at two versions. ``sign``: "+", "-", "~", or "" if they are equal."""
 
     sign: str
     name: str
@@ -106,7 +106,7 @@ def compare(asked: Asked) -> Shown:
 
 
 def _document(entity: Entity) -> dict[str, str]:
-    """Return what an entity says as flat texts, without its columns."""
+    """Return an entity's document as flat texts, without its columns."""
     doc: Mapping[str, Any] = json.loads(masked(entity.record.doc))
     flat = {"name": entity.name}
     for key, value in doc.items():
@@ -156,7 +156,7 @@ def _line(name: str, before: str | None, after: str | None) -> Line:
 
 @dataclass
 class Folder:
-    """A step of the tree of differences."""
+    """A node of the tree of differences."""
 
     name: str
     found: list[Difference] = field(default_factory=list)
@@ -197,7 +197,7 @@ def _framed(asked: Asked, entity: Entity | None, tab: str) -> dict[str, Any]:
 
 
 def _words(one: Difference) -> list[str]:
-    """Return what differs, in phrases."""
+    """Return the differences in phrases."""
     words = []
     if one.path_before and one.path_after and one.path_before != one.path_after:
         words.append(f"from {safe(one.path_before)}")
@@ -221,7 +221,7 @@ def _folded(differences: Sequence[Difference], entity: Entity | None) -> Folder:
 
 
 def revert(asked: Asked) -> Shown:
-    """Return what a revert would do, and the command that does it."""
+    """Return the changes that a revert would make, and the command for it."""
     entity = asked.entity()
     to = asked.text("to")
     if asked.is_restricted:

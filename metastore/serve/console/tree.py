@@ -1,4 +1,7 @@
-"""The tree beside a page: the way to the place, and what is beside its end and below it. It reads names only."""
+"""The tree beside a page: the path to the place, the siblings of its last container, and that container's content.
+
+It reads names only.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _BELOW: Final = {"metalake": "catalog", "catalog": "schema", "schema": "schema"}
 
 @dataclass
 class Branch:
-    """A name in the tree. ``more``: the level has more than is shown."""
+    """A name in the tree. ``more``: set if the level has more names than are shown."""
 
     name: str
     kind: str
@@ -28,11 +31,14 @@ class Branch:
     is_here: bool = False
     below: list[Branch] = field(default_factory=list)
     more: str | None = None
-    """The address of the rest of what is below."""
+    """The address of the list with the other names below."""
 
 
 def tree(asked: Asked, entity: Entity | None) -> Branch:
-    """Return the tree with the way to an entity open. It lists what is beside the last container, and in it."""
+    """Return the tree with the path to an entity opened.
+
+    It lists the siblings of the last container, and its content.
+    """
     root = Branch("", "", url("place", at=asked.at), is_open=True, is_here=entity is None)
     nodes = () if entity is None else entity.record.chain
     way = [node for node in nodes if node.kind in _BELOW]

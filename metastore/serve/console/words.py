@@ -1,4 +1,4 @@
-"""Texts for people: what a change did, how long ago, and names that cannot play tricks with a page."""
+"""Texts for people: changes in words, how long ago, and names that cannot play tricks with a page."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _RELATED: Final[Mapping[tuple[str, str], str]] = {
 
 
 def safe(text: object) -> str:
-    """Return a text without characters that turn the direction of writing or cannot be seen: escapes name them."""
+    """Return a text with escapes for characters that are invisible, or turn the direction of writing."""
     plain = str(text)
     if plain.isprintable():
         return plain
@@ -111,7 +111,7 @@ def command(*words: object) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Return a word for a shell. A terminal obeys control characters, also between quotes: escapes name them."""
+    """Return a word for a shell. A terminal obeys control characters even between quotes, so escapes replace them."""
     if not any(_controls(char) for char in word):
         return shlex.quote(word)
     plain = word.replace("\\", "\\\\").replace("'", "\\'")
@@ -124,7 +124,7 @@ def _controls(char: str) -> bool:
 
 
 def done(action: str) -> str:
-    """Return an action as what happened to an entity."""
+    """Return an action in the past tense, such as "dropped"."""
     return _DONE.get(action, action)
 
 
@@ -136,7 +136,7 @@ def value_text(key: str, value: object) -> str:
 
 
 def steps_in_words(step: Version) -> list[str]:
-    """Return what one step did, in phrases; the first says the most."""
+    """Return the changes of one step in phrases; the first says the most."""
     if isinstance(step, Change) and (step.kind, step.action) in _RELATED and step.other_path:
         return [f"{_RELATED[step.kind, step.action]} {safe(step.other_path)}"]
     if step.action in ("rename", "move") and step.path_before and step.path_after:
@@ -147,7 +147,7 @@ def steps_in_words(step: Version) -> list[str]:
 
 
 def leads_to(change: Change | Difference) -> tuple[str, str | None] | None:
-    """Return the path and kind of the entity that a change is of; None: it is gone, or has no path any more.
+    """Return the path and kind of the entity that a change belongs to; None if the change has no path.
 
     An owned row leads to its owner, a relation to its object.
     """

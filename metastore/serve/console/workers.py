@@ -1,4 +1,4 @@
-"""Threads of the console's own: pages that take long delay no call of the API, and a crowd of them is turned away."""
+"""Threads of the console's own: pages that take long delay no call of the API, and too many of them are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Workers:
         self._inside = 0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run ``work`` in a thread. Raises Busy, and what ``work`` raises."""
+        """Run ``work`` in a thread. Raises Busy, and the errors of ``work``."""
         if self._inside >= _THREADS + _WAITING:
             raise Busy
         self._inside += 1

@@ -55,7 +55,7 @@ def holder(store: Any, entity: Any) -> dict[str, Any]:
 
 
 def role(store: Any, entity: Any) -> dict[str, Any]:
-    """Return a role, with what it may do on which objects."""
+    """Return a role, with its privileges on objects."""
     securables: dict[tuple[str, str], list[dict[str, str]]] = {}
     for grant in store.roles.grants(entity):
         privilege = {"name": grant.privilege, "condition": grant.effect}
@@ -70,7 +70,7 @@ def role(store: Any, entity: Any) -> dict[str, Any]:
 
 
 def grants_of_body(tx: Any, names: Sequence[str], body: Mapping[str, Any]) -> None:
-    """Grant what the body of a new role says."""
+    """Grant the privileges in the body of a new role."""
     for one in _SECURABLES.validate_python(body.get("securableObjects") or []):
         target = target_of(names[0], one.type, one.fullName)
         for privilege in one.privileges:
@@ -97,7 +97,7 @@ def _take(store: Store, call: Call) -> Answer:
 
 
 def _roles(store: Store, call: Call, change: Any) -> Answer:
-    """Give roles to a user or group, or take them, all in one commit."""
+    """Give roles to a user or group, or take them away, all in one commit."""
     wanted, metalake = reading.body(call, _ROLES), call.names["metalake"]
     kind = "user" if "user" in call.names else "group"
 
@@ -111,7 +111,7 @@ def _roles(store: Store, call: Call, change: Any) -> Answer:
 
 
 def _existing(tx: Any, names: tuple[str, ...]) -> Any:
-    """Return a role; clients know a role that is not there, but is given or taken, by a class of its own."""
+    """Return a role to assign or unassign; clients expect a special error class for a missing one."""
     try:
         return tx.roles.load(names)
     except EntityNotFound as error:

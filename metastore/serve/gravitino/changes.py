@@ -43,7 +43,7 @@ class Rename:
 
 @dataclass(frozen=True)
 class IfThere:
-    """A change that is left out where what it drops is not there."""
+    """A change that is skipped if the part that it drops does not exist."""
 
     change: EntityChange
 
@@ -78,11 +78,11 @@ def steps(update: Update, readers: Readers) -> list[Step]:
 
 
 _POINTERS: Final = ("metadata_location", "previous_metadata_location")
-"""Properties that say which metadata an Iceberg table or view has. With another one it would show other data."""
+"""Properties that name the metadata file of an Iceberg table or view. With another file it would show other data."""
 
 
 def clean_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the properties of a request, which may not have those that the server keeps."""
+    """Return the properties of a request; refuse those that the server itself writes."""
     if properties and IN_USE in properties:
         raise BadRequest(f"the property {IN_USE} is reserved; enable or disable it by PATCH")
     for key in _POINTERS:
@@ -92,7 +92,7 @@ def clean_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def without_masks(properties: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the properties of a request, none of which may be what an answer had in the place of a secret."""
+    """Return the properties of a request; refuse the mask that an answer had in place of a secret."""
     for key, value in (properties or {}).items():
         if value == MASK and is_hidden(key):
             raise BadRequest(f"{MASK} is what hides the property {key}; leave it out, or give the secret itself")
@@ -168,7 +168,7 @@ def _flag(update: Update, key: str, default: bool) -> bool:
 
 
 def _position(value: Any) -> str | None:
-    """Return what a column comes after; None: the place that the store chooses, the last."""
+    """Return the column after which a column goes; None: the store chooses the place, the last one."""
     if value is None or value == "default":
         return None
     if value == "first":

@@ -60,7 +60,7 @@ def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
 
 
 def _holders(store: Store, target: Target) -> list[Any]:
-    """Return the object and what is above it, up to its catalog: the first that has a property counts."""
+    """Return the object and its ancestors, up to its catalog: the first one with a property counts."""
     kinds = {2: "catalog", 3: "schema", 4: target.kind}
     depths = range(len(target.names), 1, -1)
     return [store.manager(kinds[depth]).load(target.names[:depth]) for depth in depths]
@@ -75,7 +75,7 @@ def _named(holder: Any) -> list[str]:
 
 
 def _credential(store: Store, name: str, holders: Sequence[Any], reveals: Sequence[str]) -> dict[str, Any] | None:
-    """Return a credential; None: its type is one that expires, which no static value makes."""
+    """Return a credential; None: its type expires, and static values cannot make it."""
     if name not in _STATIC:
         return None
     info = {}
@@ -90,9 +90,9 @@ def _credential(store: Store, name: str, holders: Sequence[Any], reveals: Sequen
 
 
 def _require_right(store: Store, holder: Any, key: str) -> None:
-    """Raise PermissionDenied unless the user may see the secrets of an object that gives none by itself.
+    """Raise PermissionDenied unless the user may see the secrets of an object that does not offer them as credentials.
 
-    A user who makes something below that object may ask for its secrets there.
+    Otherwise a user who creates something below that object could ask for its secrets there.
     """
     with suppress(InvalidArgument):  # raised after the check of the right: it is not a readable secret
         store.reveal(holder, key)
@@ -105,11 +105,11 @@ def _value(store: Store, holder: Any, key: str, reveals: Sequence[str]) -> str:
     if not _is_allowed(value, reveals):
         message = f"the secret of {key} is not shown; the server's operator allows it with --reveal"
         raise Refused(1008, 403, "ForbiddenException", message)
-    return store.reveal(holder, key, expected=value)  # the value that was judged, not one that a client wrote since
+    return store.reveal(holder, key, expected=value)  # the value that was checked, not one that a client wrote since
 
 
 def _is_allowed(reference: str, reveals: Sequence[str]) -> bool:
-    """Whether the operator allows to show a secret. A path that leads back up may lead out of what is allowed."""
+    """Whether the operator allows clients to get a secret. A path with ``..`` may lead out of the allowed places."""
     place = reference.removeprefix(_FILE)
     straight = place == reference or posixpath.normpath(place) == place
     return straight and bool(reveals) and reference.startswith(tuple(reveals))

@@ -1,4 +1,4 @@
-"""Create, list, load, alter and drop a resource; the same for each kind."""
+"""Create, list, load, alter and drop a resource, in the same way for each kind."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _ENABLE: Final = TypeAdapter(_Enable)
 
 
 def names_of(call: Call, resource: Resource) -> tuple[str, ...]:
-    """Return the names in the path; for a list or a create, those of the place."""
+    """Return the names in the path; for a list or a create, those of the parent."""
     return tuple(call.names[word] for word in resource.words if word in call.names)
 
 
 def page(store: Store, resource: Resource, call: Call) -> Answer:
-    """List a resource: identifiers or names, or all of it with ``details=true``."""
+    """List a resource: identifiers or names, or whole entities with ``details=true``."""
     manager, above = store.manager(resource.kind), names_of(call, resource)
     if resource.listed == "full" or reading.flag(call, "details"):
         entities = manager.list(above) if above else store.metalakes.list()
@@ -81,7 +81,7 @@ def create(store: Store, resource: Resource, call: Call) -> Answer:
 
 
 def _create_with(tx: Any, resource: Resource, names: tuple[str, ...], given: dict[str, Any], body: Any) -> Any:
-    """Create an entity and what its body says of its relations, in one commit."""
+    """Create an entity and the relations in its body, in one commit."""
     made = tx.manager(resource.kind).create(names, **given)
     if resource.with_it is not None:
         resource.with_it(tx, names, body)
@@ -138,7 +138,10 @@ def apply(manager: Any, names: tuple[str, ...], wanted: Sequence[Step]) -> Any:
 
 
 def drop(store: Store, resource: Resource, call: Call) -> Answer:
-    """Drop an entity; false: there was none. ``force`` and ``cascade`` drop what is below it, too."""
+    """Drop an entity; the answer is false if there was none.
+
+    ``force`` and ``cascade`` drop everything below it, too.
+    """
     names = names_of(call, resource)
     cascade = reading.flag(call, "force") or reading.flag(call, "cascade")
     if resource.kind in ("metalake", "catalog"):
@@ -151,7 +154,7 @@ def drop(store: Store, resource: Resource, call: Call) -> Answer:
 
 
 def _drop_disabled(manager: Any, kind: str, names: tuple[str, ...], force: bool) -> bool:
-    """Drop a metalake or catalog, unless it is enabled and nothing forces it."""
+    """Drop a metalake or catalog, unless it is enabled and ``force`` is false."""
     try:
         entity = manager.load(names)
     except EntityNotFound:

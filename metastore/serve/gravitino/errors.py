@@ -106,7 +106,7 @@ def _of_store(error: MetastoreError, kind: str) -> Answer:
 
 
 def _missing(path: str, kind: str) -> str:
-    """Return the Java word for what is missing at ``path``: the ``kind``, or what should be above it."""
+    """Return the Java word for the missing entity at ``path``: the ``kind``, or one that should be above it."""
     depth = len(parse_path(path))
     if depth == 1:
         return "Metalake"
@@ -125,7 +125,7 @@ def _java(kind: str) -> str:
 
 
 def _fields(error: ValidationError) -> str:
-    """Return what is wrong with a body, with the name of each field."""
+    """Return the errors of a body, with the name of each field."""
     parts = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in error.errors(include_url=False)]
     return "; ".join(parts[:10])
 

@@ -68,7 +68,7 @@ def partitioning_json(text: str) -> dict[str, Any]:
 
 
 def distribution_text(value: Any) -> str | None:
-    """Return the store's text of a distribution; None: there is none."""
+    """Return the store's text of a distribution; None for the strategy none."""
     if value is None:
         return None
     one = mapping(value, "a distribution")
@@ -120,7 +120,7 @@ def order_json(text: str) -> dict[str, Any]:
 
 
 def index_of(value: Any) -> Index:
-    """Return an index; without a name it is called as its type is."""
+    """Return an index; without a name it gets the name of its type."""
     one = mapping(value, "an index")
     written, columns = text(one, "indexType").upper(), one.get("fieldNames")
     if not isinstance(columns, list):
@@ -152,7 +152,7 @@ def default_text(value: Any) -> str | None:
 
 
 def default_json(text: str | None) -> dict[str, Any] | None:
-    """Return a column's default as JSON; None: it has none."""
+    """Return a column's default as JSON; None without a default."""
     if text is None:
         return None
     if text.startswith("{"):

@@ -1,4 +1,4 @@
-"""Where a fileset is: the locations of a new one, as Gravitino derives them, and the place of a file in it."""
+"""The locations of a fileset: those of a new one, as Gravitino derives them, and the place of a file in one."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _joined(place: str, name: str) -> str:
 
 
 def _location(store: Store, call: Call) -> Answer:
-    """Answer where a path inside a fileset is. Gravitino decodes the path once more than HTTP does."""
+    """Answer with the location of a path inside a fileset. Gravitino decodes the path once more than HTTP does."""
     fileset = store.filesets.load(tuple(call.names[word] for word in ("metalake", "catalog", "schema", "fileset")))
     name = call.query.get("location_name") or fileset.properties.get(_DEFAULT)
     if name is None:

@@ -118,7 +118,7 @@ def _implementation_json(one: Implementation) -> dict[str, Any]:
 
 
 def _update_implementation(update: Mapping[str, Any]) -> Step:
-    """Replace the implementation for a runtime: there may be another language in its place."""
+    """Replace the implementation for a runtime; the new one may have another language."""
     new = _implementation(update.get("implementation"))
     parameters = _parameters(update)
 
@@ -143,7 +143,7 @@ def _remove_implementation(update: Mapping[str, Any]) -> Step:
 
 
 def _for_runtime(entity: Function, parameters: tuple[Column, ...], update: Mapping[str, Any]) -> Implementation:
-    """Return the implementation that Gravitino means by parameters and a runtime alone."""
+    """Return the implementation that Gravitino identifies by parameters and a runtime only."""
     runtime, types = text(update, "runtime").lower(), [one.type for one in parameters]
     for definition in entity.definitions:
         if [one.type for one in definition.parameters] == types:

@@ -1,4 +1,7 @@
-"""Gravitino's probes: ``/api/health/live``, ``/api/health/ready``, ``/api/health``. They need no token, as there."""
+"""Gravitino's probes: ``/api/health/live``, ``/api/health/ready``, ``/api/health``.
+
+As in Gravitino, they need no token.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _SERVER: Final = {"name": "httpServer", "status": "UP", "details": {}}
 
 
 def health_routes(store: Store) -> list[Route]:
-    """Return the routes of the probes. A failed one answers 503, and tells strangers no more than that it failed."""
+    """Return the routes of the probes. A failed probe answers 503, and tells strangers only that it failed."""
 
     async def live(_: Request) -> Response:
         return _answer([_SERVER])

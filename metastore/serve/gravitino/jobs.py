@@ -1,4 +1,4 @@
-"""Job templates and jobs: register a command, run it, look how far it came, and cancel it."""
+"""Job templates and jobs: register a command, run it, follow its progress, and cancel it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parts_of(body: Mapping[str, Any], kind: str, prefix: str = "") -> dict[str, Any]:
-    """Return the parts of a command that a body has; null: it has none."""
+    """Return the parts of a command that a body has, without null values."""
     parts = {}
     for part in _OF[kind]:
         word = _WORDS.get(part, part)
@@ -59,7 +59,7 @@ def _template(one: JobTemplate) -> dict[str, Any]:
 
 
 def _job(one: Job) -> dict[str, Any]:
-    """Return a job. Exit code and output are this server's own; clients of Gravitino leave them aside."""
+    """Return a job. Exit code and output are this server's own; clients of Gravitino ignore them."""
     return {
         "jobId": one.name,
         "jobTemplateName": one.template,

@@ -46,7 +46,7 @@ _CUSTOM: Final = "custom-"
 
 @dataclass(frozen=True)
 class Target:
-    """An object that a path names by its type and full name; ``column``: one of the table's."""
+    """An object that a path names by its type and full name; ``column``: a column of that table."""
 
     kind: str
     names: tuple[str, ...]
@@ -103,14 +103,14 @@ _NAMES: Final = TypeAdapter(_Names)
 
 @dataclass(frozen=True)
 class _Attachable:
-    """Tags or policies, as objects have them."""
+    """Tags or policies that are attached to objects."""
 
     kind: str
     many: str
     shape: Callable[[Any], dict[str, Any]]
 
     def on(self, store: Any, target: Target) -> dict[str, Attached]:
-        """Return what is attached to an object, its own before what it inherits."""
+        """Return the attachments of an object by name; its own replace inherited ones."""
         attached = store.manager(self.kind).on(target.names, column=target.column, kind=target.kind)
         return {one.name: one for one in sorted(attached, key=lambda one: one.inherited_from is None)}
 
@@ -131,7 +131,7 @@ class _Attachable:
         return {**self.shape(store.manager(self.kind).load(one.path)), "inherited": one.inherited_from is not None}
 
     def associate(self, store: Store, call: Call) -> Answer:
-        """Attach and detach in one commit; what is attached already is refused, as Gravitino does."""
+        """Attach and detach in one commit; refuse one that is attached already, as Gravitino does."""
         body, target = reading.mapping(call.body, "the body"), _target(call)
         add, remove = (self._list(body.get(f"{self.many}To{word}")) for word in ("Add", "Remove"))
 
@@ -175,7 +175,7 @@ def _attached_to(one: Attached) -> dict[str, str]:
 
 
 def _owner(store: Store, call: Call, *, checked: bool) -> Answer:
-    """Answer who owns an object; where no right is ``checked``, else who made it, as Gravitino does."""
+    """Answer with an object's owner; without one, and if no right is ``checked``, with its creator, as in Gravitino."""
     target = _target(call)
     entity = store.owners.of(target.names, kind=target.kind)
     if entity is not None:
@@ -205,7 +205,7 @@ def _set_owner(store: Store, call: Call) -> Answer:
 
 
 def measured_table(call: Call) -> tuple[str, ...]:
-    """Return the table whose statistics a request is for."""
+    """Return the table whose statistics a request is about."""
     target = _target(call)
     if target.kind != "table" or target.column is not None:
         raise NotSupported("statistics are of tables here")
@@ -213,13 +213,13 @@ def measured_table(call: Call) -> tuple[str, ...]:
 
 
 def statistic(name: str, value: Any, row: Any) -> dict[str, Any]:
-    """Return a statistic; ``row`` knows who made it, and when."""
+    """Return a statistic; ``row`` has its audit."""
     custom = name.startswith(_CUSTOM)
     return {"name": name, "value": value, "reserved": not custom, "modifiable": custom, "audit": shapes.audit(row)}
 
 
 def check_custom(values: Mapping[str, Any]) -> None:
-    """Raise what Gravitino's clients know, if a name is not one of a user's statistics."""
+    """Raise the error that Gravitino's clients expect if a name is not that of a user's statistic."""
     for name in values:
         if not name.startswith(_CUSTOM):
             message = f"the name of a statistic begins with {_CUSTOM}, and {name[:80]!r} does not"
@@ -274,5 +274,5 @@ _ENDPOINTS: Final = (
 
 
 def endpoints(*, checked: bool) -> list[tuple[str, str, str, Callable[[Store, Call], Answer]]]:
-    """Return the endpoints. ``checked``: each request may do what its user may do."""
+    """Return the endpoints. ``checked``: each request has only the rights of its user."""
     return [*_ENDPOINTS, ("GET", _OWNERS, "object", partial(_owner, checked=checked))]

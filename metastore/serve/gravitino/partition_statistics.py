@@ -43,7 +43,7 @@ _DROPS: Final = TypeAdapter(_Drops)
 
 
 def _within(call: Call, name: str) -> bool:
-    """Tell whether a partition is in the range of the query: its lower bound is in it, its upper bound is not."""
+    """Tell whether a partition is in the range of the query, which by default includes only its lower bound."""
     below, above = call.query.get("from"), call.query.get("to")
     starts = below is None or name > below or (name == below and reading.flag(call, "fromInclusive", default="true"))
     return starts and (above is None or name < above or (name == above and reading.flag(call, "toInclusive")))

@@ -87,7 +87,7 @@ def _of(resource: Resource, handler: Callable[[Store, Resource, Call], Answer]) 
 
 
 def _bound(actors: Actors, method: str, path: str, kind: str, handler: Handler) -> Route:
-    """Return the route of a handler, which works as the user of the request; errors speak of the kind."""
+    """Return the route of a handler, which runs as the user of the request; its errors name the kind."""
 
     def answer(call: Call) -> Answer:
         try:

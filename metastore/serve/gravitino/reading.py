@@ -29,7 +29,7 @@ def mapping(value: Any, what: str) -> Mapping[str, Any]:
 
 
 def flag(call: Call, name: str, *, default: str = "false") -> bool:
-    """Return a flag of the query. Python's client writes True."""
+    """Return a flag of the query. Case does not matter, because Python's client writes True."""
     word = call.query.get(name, default).lower()
     if word not in ("true", "false"):
         raise BadRequest(f"{name} is true or false, not {word[:20]!r}")
@@ -37,7 +37,7 @@ def flag(call: Call, name: str, *, default: str = "false") -> bool:
 
 
 def new_name(name: str) -> str:
-    """Return a name that Gravitino admits: a full name is cut at its dots."""
+    """Return ``name`` if Gravitino allows it as a new name; it has no dot, because a dot separates names."""
     if not _NAME.fullmatch(name):
         raise BadRequest(
             f"the name {name[:80]!r} is not admitted: it has 1 to 64 letters, digits, '_', '/', '=', '-', "
@@ -65,7 +65,7 @@ def text(update: Mapping[str, Any], key: str) -> str:
 
 
 def optional(update: Mapping[str, Any], key: str, kind: type[T], default: T | None = None) -> T | None:
-    """Return a field of the type ``kind``; ``default``: it is missing or null."""
+    """Return a field of the type ``kind``, or ``default`` if it is missing or null."""
     value = update.get(key)
     if value is None:
         return default

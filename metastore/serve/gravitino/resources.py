@@ -40,7 +40,7 @@ def _none(_store: Store, _names: Names, _body: Body) -> dict[str, Any]:
 class Resource:
     """One kind: ``many`` is its word in a path, ``above`` the kinds that a path names before it.
 
-    ``related`` shows an entity with its relations; ``with_it`` makes those that the body of a create has.
+    ``related`` shows an entity with its relations; ``with_it`` creates the relations in the body of a create.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Resource:
     with_it: Callable[[Any, Names, Body], None] | None = None
 
     def shown(self, store: Any, entity: Any) -> dict[str, Any]:
-        """Return an entity as the API answers it; some are shown with their relations, which the store knows."""
+        """Return an entity as the API shows it; some are shown with their relations, which the store knows."""
         return self.shape(entity) if self.related is None else self.related(store, entity)
 
     @property
@@ -66,7 +66,7 @@ class Resource:
 
 
 def items(body: Body, key: str) -> list[Any]:
-    """Return a field that is a list; missing or null: none."""
+    """Return a field that is a list; an empty list if it is missing or null."""
     return optional(body, key, list) or []
 
 

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 IN_USE: Final = "in-use"
-"""The property that says whether a metalake or catalog is enabled; a server keeps it, and no client sets it."""
+"""The property that says whether a metalake or catalog is enabled; only the server sets it."""
 
 
 def audit(entity: Any) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def identifier(above: Sequence[str], name: str) -> dict[str, Any]:
 
 
 def named(entity: Entity) -> dict[str, Any]:
-    """Return what all entities have."""
+    """Return the fields that all entities have."""
     return {
         "name": entity.name,
         "comment": entity.comment,
@@ -72,7 +72,7 @@ def metalake(entity: Metalake) -> dict[str, Any]:
 
 
 def catalog(entity: Catalog) -> dict[str, Any]:
-    """Return a catalog. One that another program made may have no provider: it is called as its type then."""
+    """Return a catalog. If another program made it without a provider, its type is shown as the provider."""
     return {**_with_use(entity, entity.in_use), "type": entity.type, "provider": entity.provider or entity.type}
 
 
@@ -82,7 +82,7 @@ def schema(entity: Entity) -> dict[str, Any]:
 
 
 def fileset(entity: Fileset) -> dict[str, Any]:
-    """Return a fileset; ``storageLocation`` is the one called unknown, as old clients know it."""
+    """Return a fileset; ``storageLocation`` is the location named unknown, which old clients read."""
     locations = dict(entity.locations)
     return {
         **named(entity),
@@ -93,7 +93,7 @@ def fileset(entity: Fileset) -> dict[str, Any]:
 
 
 def model(entity: Model) -> dict[str, Any]:
-    """Return a model. Gravitino counts versions from 0, and says how many there were."""
+    """Return a model. Gravitino counts versions from 0, and shows how many there were."""
     return {**named(entity), "latestVersion": entity.latest_version or 0}
 
 

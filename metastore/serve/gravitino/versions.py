@@ -103,7 +103,7 @@ def _free(tx: Any, model: tuple[str, ...], alias: str, number: int | None = None
 
 
 def _version(of: Any, call: Call) -> ModelVersion:
-    """Return the version that a request means. The message of what is missing counts as Gravitino does."""
+    """Return the version that a request names. The error counts versions as Gravitino does."""
     model, which = _model(call), _which(call)
     try:
         version: ModelVersion = of.models.load_version(model, which)

@@ -15,7 +15,7 @@ from metastore.kinds.secret import PREFIX, Secret, read, secret
 __all__ = ["EXPIRES", "CannotVend", "Static", "Vended", "Vendor", "asks_for_credentials", "is_below"]
 
 EXPIRES: Final = "s3.session-token-expires-at-ms"
-"""The property that says when a key ends, in milliseconds since 1970. Clients renew it before."""
+"""The property that says when a key ends, in milliseconds since 1970. Clients renew the key before that time."""
 
 _REREAD: Final = 60.0
 """How long a secret is remembered after it was read (seconds)."""
@@ -65,7 +65,7 @@ class Vendor(Protocol):
     """
 
     def vend(self, location: str, principal: str) -> Vended | None:
-        """Return credentials for the files below ``location``, which is a table's, for one user; None: it has none."""
+        """Return credentials for the files below ``location``, a table's, for one user; None: no credentials."""
         ...
 
 
@@ -112,7 +112,7 @@ def _checked(key: str, value: str) -> str:
 
 
 def asks_for_credentials(headers: Mapping[str, str]) -> bool:
-    """Whether a request's client takes credentials from the catalog."""
+    """Whether a request's client asks the catalog for credentials."""
     return _VENDED in [one.strip().lower() for one in headers.get(_HEADER, "").split(",")]
 
 

@@ -95,7 +95,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 
 
 _PASSING: Final = (401, 403, 408, 429)
-"""The answers that say nothing of the request itself: the user may be let in next time."""
+"""The answers that do not depend on the request itself: a repeat may get another one."""
 
 
 def failed(error: Exception) -> Answer:
@@ -113,9 +113,9 @@ def failed(error: Exception) -> Answer:
 
 
 def is_final(answer: Answer, *, checked: bool) -> bool:
-    """Whether a repeat of the request would get the same answer, unless others change what it asks for.
+    """Whether a repeat of the request would get the same answer, unless others change its objects.
 
-    ``checked``: each request may do what its user may do. Then 404 may mean that a right is missing.
+    ``checked``: each request has only the rights of its user. Then 404 may mean that a right is missing.
     """
     passing = answer.status in _PASSING or (checked and answer.status == 404)
     return 400 <= answer.status < 500 and not passing
@@ -135,7 +135,7 @@ def unknown_route(method: str, path: str, other_method: bool) -> Answer:
 
 
 def _fields(error: ValidationError) -> str:
-    """Return what is wrong with a body, with the name of each field."""
+    """Return the errors of a body, with the name of each field."""
     parts = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in error.errors(include_url=False)]
     return "; ".join(parts[:10])
 

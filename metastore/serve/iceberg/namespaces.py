@@ -62,7 +62,7 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer:
 
 
 def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
-    """Say whether there is such a namespace."""
+    """Say whether a namespace exists."""
     if not catalog.namespace_exists(names := reading.namespace(call.names["namespace"])):
         raise no_namespace(names)
     return Answer(status=204)

@@ -1,9 +1,9 @@
-"""The policy of a session on S3: which files its key opens. Pure.
+"""The policy of a session on S3: which files its key may reach. Pure.
 
-S3 allows what the role and this policy both allow. The policy allows what lies below one location, by the rights that a
-user has on the table: ``select_table`` reads and lists, ``modify_table`` writes and deletes. IAM takes ``*``, ``?`` and
-``${`` in a policy for patterns and variables; ``${*}``, ``${?}`` and ``${$}`` are these characters themselves
-(https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html).
+S3 allows an action if both the role and this policy allow it. The policy allows access below one location, by the
+rights that a user has on the table: ``select_table`` reads and lists, ``modify_table`` writes and deletes. IAM takes
+``*``, ``?`` and ``${`` in a policy for patterns and variables; ``${*}``, ``${?}`` and ``${$}`` are these characters
+themselves (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ __all__ = ["READS", "RIGHTS", "WRITES", "session_policy"]
 READS, WRITES = "select_table", "modify_table"
 RIGHTS: Final = (READS, WRITES)
 _LONGEST: Final = 2048
-"""How many characters the token service takes (AssumeRole)."""
+"""How many characters the token service accepts (AssumeRole)."""
 _READ: Final = ["s3:GetObject"]
 _WRITE: Final = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
 _LOCATION: Final = re.compile(r"s3[an]?://([A-Za-z0-9][A-Za-z0-9._-]{1,254})/(.+)", re.DOTALL)
 _SPECIAL: Final = re.compile(r"[*?]|\$(?=[{*?])")
-"""A dollar before an escaped character is escaped too. Others are not: MinIO knows none of these escapes."""
+"""A dollar before an escaped character is escaped, too. No other dollar is: MinIO knows none of these escapes."""
 
 
 def session_policy(location: str, rights: Collection[str], role: str) -> str | None:
     """Return the policy for a table's location. ``role``: its ARN names the partition, such as ``aws-cn``.
 
-    None: there is no such policy. The location is not below a bucket of S3, has an empty part, ``.`` or ``..``, or is
-    too long; or there is no right.
+    Return None if no policy is possible. Then the location is not below a bucket of S3, has an empty part, ``.`` or
+    ``..``, or is too long; or there is no right.
     """
     found = _LOCATION.fullmatch(location.rstrip("/"))
     if found is None or not rights or {"", ".", ".."}.intersection(found[2].split("/")):

@@ -50,7 +50,7 @@ _ROUTES: Final[tuple[tuple[str, str, OfCatalog], ...]] = (
     ("POST", "/views/rename", views.rename),
 )
 _REMEMBERED: Final = "P1D"
-"""How long the server tells clients that it knows an Idempotency-Key; gc must keep operations for longer."""
+"""How long the server promises to know an Idempotency-Key; gc must keep operations for longer."""
 _PLANS: Final = (
     ("POST", f"{_TABLE}/plan"),
     ("GET", f"{_TABLE}/plan/{{plan}}"),
@@ -117,7 +117,7 @@ def _once(once: Once, work: Callable[[], Answer], *, checked: bool) -> Answer:
 
 
 def _config(warehouses: Warehouses, call: Call) -> Answer:
-    """Tell a client its prefix, and which endpoints there are."""
+    """Return a client's prefix, and the endpoints of this server."""
     endpoints = [f"{method} /v1/{{prefix}}{path}" for method, path, _ in _ROUTES]
     endpoints.append(f"GET /v1/{{prefix}}{_CREDENTIALS}")
     prefix = warehouses.prefix(call.query.get("warehouse"), call.principal)

@@ -34,7 +34,7 @@ T = TypeVar("T")
 _ESCAPED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, InvalidMetadata)
 """The errors that PyIceberg's readers raise for a wrong value; pydantic turns only ValueError into its own."""
 _DEEPEST: Final = 64
-"""How deep a body may be nested: PyIceberg's readers call themselves at each level, and must read a table again."""
+"""How deep a body may be nested: PyIceberg's readers recurse at each level, and must read the table later."""
 _SEPARATOR: Final = "\x1f"
 _LARGEST_PAGE: Final = 1000
 
@@ -52,7 +52,7 @@ class Name(BaseModel):
 
 
 class Register(BaseModel):
-    """The body that makes a table or a view of a metadata file."""
+    """The body that creates a table or a view from a metadata file."""
 
     name: str = Field(min_length=1)
     metadata_location: str = Field(alias="metadata-location", min_length=1)
@@ -139,7 +139,7 @@ def flag(call: Call, name: str) -> bool:
 
 
 def page_size(call: Call) -> int | None:
-    """Return the size of the page that is asked for; None: all at once."""
+    """Return the requested size of a page; None: all at once."""
     text = call.query.get("pageSize")
     if text is None:
         return None if call.query.get("pageToken") is None else _LARGEST_PAGE
@@ -149,7 +149,7 @@ def page_size(call: Call) -> int | None:
 
 
 def token(call: Call) -> str | None:
-    """Return the token of the page that is asked for; None: the first one. An empty token means the first one too."""
+    """Return the token of the requested page; None: the first one. An empty token means the first one too."""
     return call.query.get("pageToken") or None
 
 

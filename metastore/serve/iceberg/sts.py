@@ -1,8 +1,9 @@
 """Short-lived keys for the files of one table: sessions of S3's token service (AssumeRole). Needs the extra ``[sts]``.
 
 The server asks for a session of a role, with a policy for the table's location and the user's rights on the table. It
-keeps a key for half of its life, for each location, user and set of rights: what a client gets lives for the other half
-at least. Each request checks the rights before it asks for a key, so who lost them gets none, not a kept one either.
+keeps a key for half of its life, for each location, user and set of rights: so a key lives at least for the other half
+when a client gets it. Each request checks the rights before it asks for a key, so a user who has lost them gets none,
+not even a kept one.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ class _Asked:
     """A call to the token service."""
 
     ends: float
-    """Until when its key is given out."""
+    """The time up to which its key is given out."""
     wanted: float = 0.0
-    """Until when somebody waits for it: after that it is not begun."""
+    """The time up to which a request waits for it: after that it is not begun."""
     session: Future[dict[str, str]] = field(default_factory=Future)
 
 
@@ -63,10 +64,11 @@ class Sts:
     ) -> None:
         """Check the arguments; ask for no key yet.
 
-        ``role``: the ARN of the role whose sessions clients get. ``properties``: those of the warehouse's file system.
-        The server keeps the secrets among them to itself: with them it reads metadata, and calls the token service.
-        Without them it uses what it has in its environment. Clients get the rest, such as ``s3.region``. ``endpoint``:
-        of the token service, if it is not that of AWS in ``s3.region``. ``duration``: how long a key lives (seconds).
+        ``role``: the ARN of the role whose sessions clients get. ``properties``: the properties of the warehouse's file
+        system. The server keeps the secrets among them to itself: with them it reads metadata, and calls the token
+        service. Without them it uses those of its environment. Clients get the rest, such as ``s3.region``.
+        ``endpoint``: the address of the token service, if it is not that of AWS in ``s3.region``. ``duration``: how
+        long a key lives (seconds).
 
         Raises InvalidArgument.
         """
@@ -100,10 +102,10 @@ class Sts:
         return self._own.properties()
 
     def vend(self, location: str, principal: str, rights: Collection[str] = RIGHTS) -> Vended | None:
-        """Return a key for the files below a table's location; None: no policy can say which files these are.
+        """Return a key for the files below a table's location; None: no policy can name these files.
 
-        Threads that ask for the same key at once share one call to the token service. A call that nobody waits for any
-        more is not begun, so that it delays no other one. Raises CannotVend.
+        Threads that ask for the same key at once share one call to the token service. A call for which no request waits
+        is not begun, so that it does not delay others. Raises CannotVend.
         """
         policy = session_policy(location, rights, self._role)
         if policy is None:
@@ -117,7 +119,7 @@ class Sts:
             asked.wanted = now + _PATIENCE
         try:
             config = asked.session.result(_PATIENCE)
-        except TimeoutError:  # whoever asks again joins the same call
+        except TimeoutError:  # a later request joins the same call
             raise _no_answer() from None
         return Vended(location.rstrip("/") + "/", {**self._shown, **config})
 
@@ -131,12 +133,12 @@ class Sts:
         return asked
 
     def _call(self, key: _Key, asked: _Asked, policy: str) -> dict[str, str]:
-        """Ask for a key, if somebody still waits for it; forget the call if there is none."""
+        """Ask for a key if a request still waits for it; forget the call if it brings no key."""
         try:
             with self._lock:
                 if SYSTEM.monotonic() >= asked.wanted:
-                    self._forget(key, asked)  # under the same lock: nobody joins it any more
-                    raise _no_answer()  # a thread may wait for a moment more
+                    self._forget(key, asked)  # under the same lock: no request can join it later
+                    raise _no_answer()  # a request may still wait for a moment
             return self._assume(policy, key[1])
         except BaseException:
             with self._lock:

@@ -165,7 +165,7 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer | Loaded:
 
 
 def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
-    """Say whether there is such a table."""
+    """Say whether a table exists."""
     if not catalog.table_exists(names := reading.table(call)):
         raise no_table(names)
     return Answer(status=204)
@@ -269,7 +269,7 @@ def _loaded(metadata: TableMetadata, location: str | None, tag: str | None = Non
 
 
 def _tags(header: str) -> list[str]:
-    """Return the entity tags of If-None-Match; a weak one says as much as a strong one (RFC 9110, section 13.1.2)."""
+    """Return the entity tags of If-None-Match; weak and strong ones compare as equal (RFC 9110, section 13.1.2)."""
     return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 

@@ -75,7 +75,7 @@ def replace(catalog: MetastoreCatalog, call: Call) -> Answer:
 
 
 def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
-    """Say whether there is such a view."""
+    """Say whether a view exists."""
     if not catalog.view_exists(names := reading.view(call)):
         raise NoSuchViewError(f"View does not exist: {shown(names)}")
     return Answer(status=204)

@@ -71,7 +71,7 @@ class Warehouses:
         return _root(call.names["prefix"]) in self._vendors
 
     def vended(self, call: Call, names: Identifier, location: str, *, staged: bool = False) -> Vended | None:
-        """Return the credentials for a table's files; None: there are none for them.
+        """Return the credentials for a table's files; None: no credentials.
 
         A table that is not below the warehouse's folder has none: the client that creates a table chooses its location.
         Nor has one in whose folder another table lies: a key of its own would open that one too.
@@ -107,12 +107,12 @@ class Warehouses:
         return made if EXPIRES not in made.config else _renewed(made, call.names["prefix"], names)
 
     def _rights(self, call: Call, path: tuple[str, ...], location: str) -> tuple[str, ...]:
-        """Return what the user may do now with the files of a table. Nothing of it is kept from other requests."""
+        """Return the rights that the user has now on a table's files. They are checked again for each request."""
         if not self._actors.authorization:
             return RIGHTS
         store, user = self._actors.of(call.principal, swaps=True), (call.principal.name,)
         if store._session.access is None:  # noqa: SLF001  (the same package)
-            return RIGHTS  # of an admin
+            return RIGHTS  # the rights of an admin
         try:
             table = store.tables.load(path)
             # since the location was read, the user may have made another table of this name, and then owns that
@@ -126,7 +126,7 @@ class Warehouses:
 
     @property
     def checked(self) -> bool:
-        """Whether each request may do what its user may do, and no more."""
+        """Whether each request is limited to the rights of its user."""
         return self._actors.authorization
 
     def prefixes(self) -> list[str]:
@@ -134,7 +134,7 @@ class Warehouses:
         return [format_path(root) for root in self._places]
 
     def prefix(self, warehouse: str | None, principal: Principal) -> str:
-        """Return the prefix of a warehouse's paths; None: that of the first one.
+        """Return the prefix of a warehouse's paths; None: that of the first one that the client sees.
 
         Raises EntityNotFound if the client sees no such catalog, InvalidArgument without a name and without
         warehouses.
@@ -152,7 +152,7 @@ class Warehouses:
         return format_path(root)
 
     def once(self, call: Call) -> Once:
-        """Return the attempts of a request under its idempotency key. A read has none."""
+        """Return the attempts of a request under its idempotency key. A read has no key."""
         text = None if call.is_read else _idempotency_key(call)
         return Once(self._store, text, call.principal.key, call.operation)
 
@@ -184,7 +184,7 @@ def _renewed(made: Vended, prefix: str, names: Identifier) -> Vended:
 
 
 def _idempotency_key(call: Call) -> str | None:
-    """Return the key of a request that may be repeated; None: it has none."""
+    """Return the idempotency key of a request; None without one."""
     text = call.headers.get("idempotency-key")
     if text is None:
         return None

@@ -1,7 +1,7 @@
 """Ask an issuer for its document, its keys and its tokens (OpenID Connect Discovery), in bounded time and size.
 
-Over https alone; http is for an issuer on this machine. No redirect is followed: keys and tokens come from where the
-issuer's own document says.
+Only over https; http is for an issuer on this machine. No redirect is followed: keys and tokens come only from the
+addresses in the issuer's own document.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = [
 T = TypeVar("T")
 
 SECONDS: Final = 5.0
-"""How long the questions for the keys may take together, and any other one."""
+"""How long the requests for the keys may take together, and any other request (seconds)."""
 _MOST: Final = 256 << 10
-"""How many bytes an answer may have."""
+"""The largest answer (bytes)."""
 _HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
 
 
 class Unusable(Exception):
-    """The issuer answers something else than it should."""
+    """The issuer's answer cannot be used."""
 
 
 def answered(question: Coroutine[Any, Any, T]) -> T:
-    """Return what a question to an issuer brings, in a thread. Raises what the question raises.
+    """Run a question to an issuer, in a thread, and return its result. Raises the errors of the question.
 
-    ``asyncio.run`` would wait for a resolver of names that hangs, long after the question's time is over.
+    ``asyncio.run`` would wait for a name resolver that hangs, long after the question's time is over.
     """
     loop = asyncio.new_event_loop()
     try:
@@ -58,7 +58,7 @@ def answered(question: Coroutine[Any, Any, T]) -> T:
 
 
 def check_issuer(issuer: str) -> None:
-    """Raise InvalidArgument for what is not the URL of an issuer (Discovery, section 3)."""
+    """Raise InvalidArgument for a text that is not the URL of an issuer (Discovery, section 3)."""
     if not is_base(issuer):
         raise InvalidArgument(
             "the issuer is the URL that its tokens have as iss: https://…, without a user, a query and a fragment; "
@@ -72,7 +72,7 @@ def is_base(url: str) -> bool:
 
 
 async def document_of(issuer: str) -> Mapping[str, Any]:
-    """Return what an issuer says of itself. Raises Unusable, TimeoutError, httpx.HTTPError."""
+    """Return the discovery document of an issuer. Raises Unusable, TimeoutError, httpx.HTTPError."""
     async with _asking(issuer) as client:
         return await _document(client, issuer)
 
@@ -94,16 +94,16 @@ async def keys_of(issuer: str) -> dict[str, Key]:
 async def granted(
     issuer: str, place: str, form: Mapping[str, str], account: tuple[str, str] | None
 ) -> Mapping[str, Any]:
-    """Return what the token endpoint answers to a form: tokens, or an ``error`` (RFC 6749, sections 5.1 and 5.2).
+    """Return the token endpoint's answer to a form: tokens, or an ``error`` (RFC 6749, sections 5.1 and 5.2).
 
-    ``account``: the name and the secret of Basic. Raises Unusable, TimeoutError, httpx.HTTPError.
+    ``account``: the name and the secret for Basic authentication. Raises Unusable, TimeoutError, httpx.HTTPError.
     """
     async with _asking(issuer) as client:
         return await _json(client, place, form, account)
 
 
 def place_of(document: Mapping[str, Any], name: str, issuer: str) -> str:
-    """Return an address that an issuer's document names. Raises Unusable."""
+    """Return an address from an issuer's document. Raises Unusable."""
     place = document.get(name)
     if not isinstance(place, str) or not _is_usable(place, issuer):
         raise Unusable(f"the document names no {name} that may be asked")
@@ -133,7 +133,7 @@ async def _json(
     form: Mapping[str, str] | None = None,
     account: tuple[str, str] | None = None,
 ) -> Mapping[str, Any]:
-    """Return the object that a URL answers; to a form (POST), also one that says why it is refused (400, 401)."""
+    """Return the JSON object of a URL's answer; for a form (POST), also the object of a refusal (400, 401)."""
     body, method = b"", "GET" if form is None else "POST"
     auth = None if account is None else httpx.BasicAuth(*account)
     async with client.stream(method, url, headers=_HEADERS, data=form, auth=auth) as answer:

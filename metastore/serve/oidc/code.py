@@ -1,15 +1,15 @@
 """Sign a browser in at the issuer: the authorization code flow with PKCE (RFC 6749, 7636, 9207, 9700).
 
-The browser's cookie holds the secret of its sign-in, so that any server ends what another one began, and none keeps
-anything. The cookie needs no key of the servers. It is not believed because a server wrote it: what is checked is that
-the answer belongs to its secret. ``state``, the nonce and the verifier are made of that secret, and differ; the issuer
-sees the first two, and the digest of the third. Who can write cookies of this origin into a foreign browser could as
-well write a cookie that a server has sealed for the writer itself.
+The browser's cookie holds the secret of its sign-in, so that any server can end a sign-in that another one began, and
+no server keeps state. The cookie needs no key of the servers. A server does not trust the cookie: it checks that the
+answer belongs to the cookie's secret. ``state``, the nonce and the verifier are derived from that secret, and differ;
+the issuer sees the first two, and the digest of the third. A sealed cookie would be no safer: an attacker who can write
+cookies of this origin into another browser could also write one that a server sealed for the attacker.
 
-* ``state`` is the cookie's: a page elsewhere cannot end a sign-in that it began (login CSRF).
+* ``state`` belongs to the cookie: a page elsewhere cannot end a sign-in that it began (login CSRF).
 * The issuer compares the verifier: a code that somebody else got, or stole, is of no use in this browser.
 * The nonce of the ID token is compared too, because some issuers ignore PKCE.
-* ``iss`` of the answer is the issuer, where the issuer sends it.
+* ``iss`` of the answer is the issuer, if the issuer sends it.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ T = TypeVar("T")
 _KEPT: Final = 300.0
 """After how long the issuer's document is read again (seconds)."""
 _LONGEST: Final = 2000
-"""Characters of an address to go on to: a longer one does not fit into the cookie, and is left out."""
+"""The longest address to go on to (characters): a longer one does not fit into the cookie, and is left out."""
 _ERROR: Final = re.compile(r"[a-z_]{1,40}")
 _LOG = logging.getLogger("metastore.serve")
 
 
 @dataclass(frozen=True)
 class Client:
-    """What the console is at the issuer. ``public_url``: where browsers reach this server, without ``/console/``.
+    """The console's client at the issuer.
 
-    ``secret``: None for a public client. ``scope``: what it asks for besides ``openid``. Raises InvalidArgument.
+    ``public_url``: the address at which browsers reach this server, without ``/console/``. ``secret``: None for a
+    public client. ``scope``: the scopes that it requests besides ``openid``. Raises InvalidArgument.
     """
 
     id: str
@@ -75,7 +76,7 @@ class Client:
 
 
 class Begun(NamedTuple):
-    """A sign-in that a browser began: what its cookie holds."""
+    """A sign-in that a browser began: the content of its cookie."""
 
     secret: str
     end: int
@@ -86,7 +87,7 @@ class Begun(NamedTuple):
         return f"{self.end}.{self.secret}.{_text(self.following.encode())}"
 
     def made(self, name: str) -> str:
-        """Return what is made of the secret: it tells nothing about the secret, nor about what has another name."""
+        """Return a value derived from the secret: it reveals neither the secret, nor the value of another name."""
         return _text(hmac.digest(self.secret.encode(), name.encode(), hashlib.sha256))
 
 
@@ -114,7 +115,10 @@ class CodeFlow:
         return urlsplit(self.client.public_url).scheme == "https"
 
     def begin(self, following: str) -> tuple[str, str]:
-        """Return where a browser signs in, and the cookie that it needs on its way back. Raises IssuerAway."""
+        """Return the address at which a browser signs in, and the cookie that it needs on its way back.
+
+        Raises IssuerAway.
+        """
         place = _heard(self._place("authorization_endpoint"))
         if len(following) > _LONGEST:
             following = ""
@@ -146,7 +150,7 @@ class CodeFlow:
         return _heard(self._ended(answer, begun))
 
     def leave(self) -> str | None:
-        """Return where a browser ends its session at the issuer; None: the issuer names no such page."""
+        """Return the address at which a browser ends its session at the issuer; None if the issuer has none."""
         document = _heard(self._document())
         if "end_session_endpoint" not in document:
             return None
@@ -211,7 +215,7 @@ def secret_of(file: Path) -> str:
 
 
 def _heard(question: Coroutine[Any, Any, T]) -> T:
-    """Return what the issuer says. Raises IssuerAway if it says nothing that can be used."""
+    """Return the issuer's answer to a question. Raises IssuerAway without a usable answer."""
     try:
         return answered(question)
     except (Unusable, TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
@@ -222,7 +226,7 @@ def _heard(question: Coroutine[Any, Any, T]) -> T:
 
 
 def _begun(cookie: str, now: int) -> Begun | None:
-    """Return the sign-in of a cookie; None: there is none, or it is over."""
+    """Return the sign-in of a cookie; None if the cookie has none, or its time is over."""
     end, _, rest = cookie.partition(".")
     secret, _, following = rest.partition(".")
     if not end.isascii() or not end.isdigit() or not now < int(end[:12]) or len(secret) < 43:

@@ -1,4 +1,4 @@
-"""Find out whose an access token is: verified once, then known by its digest until it ends, or its key does."""
+"""Find the owner of an access token: it is verified once, then known by its digest until it, or its key, is over."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class _Known(NamedTuple):
 class Issuer:
     """An issuer of OpenID Connect, whose access tokens for ``audience`` say who makes a request.
 
-    ``url``: what its tokens have as ``iss``. ``user_claim``: the claim with the user's name. Who it is, whatever the
-    name, is ``URL#sub``: the external id of the principal. ``groups_claim``: the claim with the user's groups, or a
-    path to it, with a slash in front; None: tokens say nothing about groups. ``client``: what the console is at the
-    issuer; None: it has no button that leads there.
+    ``url``: the value of ``iss`` in its tokens. ``user_claim``: the claim with the user's name. The user's identity,
+    whatever the name, is ``URL#sub``: the external id of the principal. ``groups_claim``: the claim with the user's
+    groups, or a path to it, with a slash in front; None: tokens say nothing about groups. ``client``: the console's
+    client at the issuer; None: no button leads there.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Issuer:
         await self._keys.ready(header_of(token).kid if known is None else known.kid)
 
     def principal(self, token: str) -> Principal:
-        """Return whose a token is. Raises NotAuthenticated, IssuerAway."""
+        """Return the owner of a token. Raises NotAuthenticated, IssuerAway."""
         digest = _digest(token)
         known, now = self._of(digest), self._clock.micros() / 1_000_000
         if known is not None and now < known.end and self._keys.get(known.kid) is known.key:

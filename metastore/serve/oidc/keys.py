@@ -1,8 +1,8 @@
-"""The keys of an issuer as it showed them last, and when it is asked again.
+"""The keys of an issuer from its last answer, and the rules when it is asked again.
 
-A key that is not known makes the server ask, at most once in 30 seconds, whatever clients send; all who need it wait
-for the same answer. Every five minutes it asks in the background, so that a key that the issuer took back ends too. As
-long as the issuer does not answer, the known keys stay.
+An unknown key makes the server ask, at most once in 30 seconds, whatever clients send; all requests that need it wait
+for the same answer. Every five minutes it asks in the background, so that a key that the issuer has withdrawn ends too.
+As long as the issuer does not answer, the known keys stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from metastore.serve.principals import IssuerAway, NotAuthenticated
 __all__ = ["Keys"]
 
 _PAUSE: Final = 30.0
-"""How long after a question an unknown key raises no other one (seconds)."""
+"""How long after a question an unknown key causes no other one (seconds)."""
 _OLD: Final = 300.0
 """After how long the issuer is asked although all keys are known (seconds)."""
 _LOG = logging.getLogger("metastore.serve")
@@ -38,7 +38,7 @@ class Keys:
         self._keys: dict[str, Key] = {}
         self._asked = -math.inf
         self._answered = False
-        """Whether the issuer answered the last question: only then an unknown key is nobody's."""
+        """Whether the issuer answered the last question: only then an unknown key is not the issuer's."""
         self._question: Future[None] | None = None
         self._lock = Lock()
         self._thread = ThreadPoolExecutor(1, "metastore-oidc")
@@ -48,7 +48,10 @@ class Keys:
         return self._keys.get(kid)
 
     def key(self, kid: str) -> Key:
-        """Return a key. Raises NotAuthenticated if the issuer has none of this id, IssuerAway if it did not say."""
+        """Return a key.
+
+        Raises NotAuthenticated if the issuer has no key with this id, IssuerAway if it did not answer.
+        """
         key = self._keys.get(kid)
         if key is not None:
             return key
@@ -57,7 +60,7 @@ class Keys:
         raise IssuerAway("the issuer of the token does not answer, so that it cannot be checked now; try again")
 
     async def ready(self, kid: str) -> None:
-        """Return as soon as the key is known, or the issuer was asked for it. It never blocks the event loop."""
+        """Return as soon as the key is known, or the issuer has been asked for it. It never blocks the event loop."""
         is_known = kid in self._keys
         question = self._asking(_OLD if is_known else _PAUSE)
         if question is not None and not is_known:
@@ -65,7 +68,7 @@ class Keys:
             await asyncio.wait([asyncio.wrap_future(question)], timeout=2 * SECONDS)
 
     def _asking(self, after: float) -> Future[None] | None:
-        """Return the question that is under way; a new one, if the last one began so many seconds ago."""
+        """Return the question that is under way; start one if the last one began at least ``after`` seconds ago."""
         with self._lock:
             now = self._clock.monotonic()
             if self._question is None and now - self._asked >= after:

@@ -1,8 +1,7 @@
 """Decide whether a token is an access token of an issuer for an audience (RFC 7519, 8725, 9068). Pure.
 
 The issuer's keys decide how a token may be signed, never the token: each key is good for the algorithms of its type,
-all asymmetric, or for the one that it names. What a token says of keys (``jwk``, ``jku``, ``x5c``, ``x5u``) is not
-read.
+all asymmetric, or for the one that it names. Keys in a token (``jwk``, ``jku``, ``x5c``, ``x5u``) are not read.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from metastore.serve.principals import Claimed, NotAuthenticated
 __all__ = ["Header", "Key", "Wanted", "check_id_token", "claims_of", "groups_of", "header_of", "key_of"]
 
 _LONGEST: Final = 16_384
-"""Characters that a token may have: with the groups of a large firm it has a few thousand."""
+"""How many characters a token may have: with the groups of a large firm it has a few thousand."""
 _LONGEST_HEADER: Final = 8_192
 _FORM: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
 _ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
@@ -32,16 +31,16 @@ _ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
     ("EC", "P-521"): ("ES512",),
     ("OKP", "Ed25519"): ("EdDSA",),
 }
-"""By ``kty`` and ``crv``."""
+"""The algorithms of a key, by its ``kty`` and ``crv``."""
 _RSA_BITS: Final = range(2048, 8193)
-"""RFC 7518, section 3.3; longer keys take long."""
+"""RFC 7518, section 3.3; longer keys take too much time."""
 _TOLERANCE: Final = 30
 """How far the issuer's clock may be from this one (seconds)."""
 _SIGNATURES: Final = PyJWS()
 
 
 class Header(NamedTuple):
-    """What is read of a token before its signature: nothing of it is true yet."""
+    """The header of a token, read before its signature is checked: it is not trusted yet."""
 
     kid: str
     algorithm: str
@@ -58,7 +57,10 @@ class Key:
 
 
 class Wanted(NamedTuple):
-    """What tokens must say. A ``groups_claim`` with a slash in front is a path (RFC 6901): ``/realm_access/roles``."""
+    """The requirements on a token.
+
+    A ``groups_claim`` with a slash in front is a path (RFC 6901): ``/realm_access/roles``.
+    """
 
     issuer: str
     audience: str
@@ -67,7 +69,7 @@ class Wanted(NamedTuple):
 
 
 def key_of(jwk: Any) -> Key | None:
-    """Return a key of a JWK set; None: it is none for the signatures of tokens, or not a key."""
+    """Return a key of a JWK set; None if it is not a key for the signatures of tokens."""
     if not isinstance(jwk, dict) or not isinstance(jwk.get("kid"), str) or "d" in jwk:
         return None
     if jwk.get("use", "sig") != "sig" or "verify" not in str(jwk.get("key_ops", "verify")):
@@ -120,8 +122,8 @@ def claims_of(token: str, header: Header, key: Key, wanted: Wanted, now: float) 
 def check_id_token(token: str, header: Header, key: Key, wanted: Wanted, nonce: str, now: float) -> None:
     """Check the ID token of a sign-in (OpenID Connect Core, section 3.1.3.7). Raises NotAuthenticated.
 
-    The audience of ``wanted`` is the client. The nonce is the one that this browser's sign-in began with: a code that
-    somebody got in another browser brings another one.
+    The audience of ``wanted`` is the client. The nonce is the one with which this browser's sign-in began: a code from
+    another browser comes with another nonce.
     """
     claims = _valid(token, header, key, wanted, now)
     if claims.get("azp", wanted.audience) != wanted.audience:
@@ -131,10 +133,10 @@ def check_id_token(token: str, header: Header, key: Key, wanted: Wanted, nonce: 
 
 
 def groups_of(claims: Mapping[str, Any], wanted: Wanted) -> Claimed | None:
-    """Return the groups that a valid token names; None: they do not matter. Raises NotAuthenticated.
+    """Return the groups that a valid token names; None: no claim for groups is set. Raises NotAuthenticated.
 
-    Without the claim a token names none. Entra ID leaves the claim out where a user has many groups, and names it in
-    ``_claim_names`` or ``hasgroups`` instead: then the groups are not known.
+    A token without the claim names no groups. Entra ID leaves the claim out where a user has many groups, and names it
+    in ``_claim_names`` or ``hasgroups`` instead: then the groups are not known.
     """
     claim = wanted.groups_claim
     if claim is None:
@@ -149,7 +151,7 @@ def groups_of(claims: Mapping[str, Any], wanted: Wanted) -> Claimed | None:
 
 
 def _found(claims: Mapping[str, Any], claim: str) -> Any:
-    """Return the value of a claim; without it an empty list, None for a path through what is not an object."""
+    """Return the value of a claim; without it an empty list, None for a path through a value that is not an object."""
     found: Any = claims
     for name in _path(claim):
         if not isinstance(found, dict):
@@ -202,7 +204,7 @@ def _check_times(claims: Mapping[str, Any], now: float) -> None:
 
 
 def _is_access_token(header: Header, claims: Mapping[str, Any]) -> bool:
-    """Whether it says so itself (RFC 9068), or looks so: it has what access tokens have, and nothing of an ID token."""
+    """Whether its type says so (RFC 9068), or it has claims of access tokens, and no claims of an ID token."""
     if header.type == "at+jwt":
         return True
     if header.type not in ("", "jwt") or not {"nonce", "at_hash", "c_hash"}.isdisjoint(claims):

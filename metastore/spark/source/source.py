@@ -5,9 +5,9 @@ and ``columns`` (words, separated by commas), ``under`` (a path), ``after`` and 
 ``env:NAME`` names an environment variable of driver and executors, so that no password travels in a plan. A stream of
 ``changes`` has ``start`` (beginning, now, or a position) and ``maxChanges``. docs/pipeline.md has all of them.
 
-The source takes no filters from Spark. Spark keeps one planned read for each ``load()``: a filter that the source took
-once would hold for every later query of the same frame or view, with wrong counts and no error. The options say what
-need not be read, and hold for the whole frame.
+The source takes no filters from Spark. Spark keeps one planned read for each ``load()``. A filter that the source took
+once would hold for every later query of the same frame or view, with wrong counts and no error. The options limit what
+is read, for the whole frame.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _MOST: Final = 100_000
 
 
 def register_source(spark: SparkSession) -> None:
-    """Let ``spark`` read and write the catalog: the format ``metastore``. See docs/pipeline.md."""
+    """Register the format ``metastore``, with which ``spark`` reads and writes the catalog. See docs/pipeline.md."""
     with workers_like_us(spark.sparkContext):
         spark.dataSource.register(_Source)
 
@@ -129,7 +129,7 @@ def _words(text: str | None) -> tuple[str, ...] | None:
 
 
 def _path(text: str | None) -> str:
-    """Return a path as the table shows it; none: "". Raises InvalidArgument."""
+    """Return a path as the table shows it; "" for None. Raises InvalidArgument."""
     return "" if text is None else format_path(parse_path(text))
 
 
@@ -156,7 +156,7 @@ class _Source(DataSource):
 
 
 class _Part(InputPartition):
-    """A range of ids, as of a position; or of positions."""
+    """A range of ids, read as of a position; or a range of positions."""
 
     def __init__(self, at: int, low: int, high: int, pin: str | None, change: str | None) -> None:
         """``change``: the newest change up to the position; a server that takes over must have it. None: unknown."""
@@ -165,7 +165,7 @@ class _Part(InputPartition):
 
 
 class _Reader(DataSourceReader):
-    """Reads a table at one position. A pin keeps that from gc until it expires."""
+    """Reads a table at one position. A pin keeps that position from gc until the pin expires."""
 
     def __init__(self, options: _Options) -> None:
         self._options = options
@@ -191,7 +191,10 @@ class _Reader(DataSourceReader):
 
 
 def _pinned(session: Session, at: int) -> str | None:
-    """Let gc keep a position; None: the role may only read, and a read that gc overtakes raises HistoryGone."""
+    """Pin a position, so that gc keeps it.
+
+    None: the role may only read, so a read that gc overtakes raises HistoryGone.
+    """
     try:
         return add_pin(session, f"spark {session.clock.operation_id()}", at, _PINNED).name
     except BackendRefused:
@@ -199,7 +202,7 @@ def _pinned(session: Session, at: int) -> str | None:
 
 
 def _positions(session: Session, options: _Options, at: int) -> tuple[int, int]:
-    """Return after which position changes are read, and up to which. Raises InvalidArgument, HistoryGone."""
+    """Return the position after which changes are read, and the last one. Raises InvalidArgument, HistoryGone."""
     until = at if options.until is None else min(at, position_in(session, options.until))
     if options.after is None:
         return session.backend.feed_start()[1], until
@@ -235,7 +238,7 @@ def _when(text: str) -> str | datetime:
 
 
 def _offset(session: Session, seq: int) -> dict[str, Any]:
-    """Return where a stream is at a number of the feed."""
+    """Return a stream's offset at a number of the feed."""
     epoch, newest = session.backend.feed_start()[0], session.backend.past.newest(seq)
     mark = {} if newest is None else {"change": position_of(epoch, newest.seq or 0, newest.operation_id)}
     return {"epoch": epoch, "seq": seq, **mark}
@@ -267,8 +270,8 @@ def _check_kept(backend: Backend, seq: int) -> None:
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads ``changes`` or ``versions`` as they come.
 
-    An offset is a number of the feed, its epoch, and the position of the newest change up to it. By that position a
-    stream notices that a backup was put back. An offset of an earlier release does not have it.
+    An offset is a number of the feed, its epoch, and the position of the newest change up to it. With that position a
+    stream notices that a backup was restored. An offset of an earlier release lacks it.
     """
 
     def __init__(self, options: _Options) -> None:
@@ -291,12 +294,15 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _offset(session, self._seen)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Note what is there now: a query with that trigger reads up to it, in micro-batches. Spark asks since 4.2."""
+        """Note the newest number now: a query with that trigger reads up to it, in micro-batches.
+
+        Spark calls this since 4.2.
+        """
         with self._options.open() as store:
             self._until = last(store._session)  # noqa: SLF001
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """Return how many changes a micro-batch has at most. Spark asks since 4.2."""
+        """Return how many changes a micro-batch has at most. Spark calls this since 4.2."""
         from pyspark.sql.streaming.datasource import ReadMaxRows  # noqa: PLC0415  (older ones do not have it)
 
         return ReadMaxRows(self._options.most)

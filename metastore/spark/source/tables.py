@@ -1,6 +1,6 @@
 """The tables of the data source: their columns, and batches of their rows.
 
-``entities``  what was live at the position: id, kind, path, document and audit
+``entities``  the entities that were live at the position: id, kind, path, document and audit
 ``owned``     partitions, statistics and other rows of live entities
 ``relations`` tags, policies, owners, memberships, grants and declared ones, whose both ends are live
 ``versions``  each step of history, with the document after it
@@ -95,7 +95,7 @@ def rows_by_id(
 
 
 def _batch(rows: Sequence[PastRow | Step], told: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Return columns: those that are told, and fields of the rows."""
+    """Return a batch with the columns of ``schema``: from ``told`` if it has them, else from the rows' fields."""
     columns = [told[f.name] if f.name in told else [*map(attrgetter(f.name), rows)] for f in schema]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -112,7 +112,7 @@ class _Above:
         self._reads = reads
         self._names: dict[int, tuple[str, ...] | None] = {ROOT_ID: ()}
         self._paths: dict[int, str | None] = {ROOT_ID: ""}
-        """With the point that follows."""
+        """Paths with a dot at the end."""
 
     def look_up(self, ids: set[int]) -> None:
         new = sorted(ids - self._names.keys())
@@ -126,13 +126,13 @@ class _Above:
         return self._names[entity_id]
 
     def path(self, entity_id: int, name: str) -> str | None:
-        """Return the path of what has a name below an entity; None: that is not live."""
+        """Return the path of a name below an entity; None if the entity is not live."""
         above = self._paths[entity_id]
         return None if above is None else above + (name if name.isidentifier() else format_path((name,)))
 
 
 _Told = tuple[list[PastRow], dict[str, list[Any]]]
-"""The rows that a table has, and those of its columns that are not fields of the rows."""
+"""The table's rows, and its columns that are not fields of the rows."""
 
 
 def _entities(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
@@ -167,7 +167,7 @@ def _relations(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
 
 
 def _documents(rows: Sequence[PastRow], names: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the columns that come from documents. These are parsed only where a column needs it."""
+    """Return the columns that come from documents. They are parsed only if a column needs it."""
     if not {"document", "comment", "properties"}.intersection(names):
         return {}
     texts = [masked(row.doc) for row in rows]

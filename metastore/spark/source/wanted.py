@@ -12,7 +12,7 @@ class Wanted:
     """Rows of some kinds, in a range of ids or positions."""
 
     low: int
-    """The first id; of changes, the position after which they are read."""
+    """The first id, or the position after which changes are read."""
     high: int
     """The last id or position."""
     kinds: frozenset[str] | None = None

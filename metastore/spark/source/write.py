@@ -1,9 +1,9 @@
 """Write rows of a data frame to the catalog: entities, statistics of tables, or tags.
 
-``entities``    columns ``kind``, ``path``, and if they are there ``comment`` and ``properties``; the comment and the
+``entities``    columns ``kind``, ``path``, and optionally ``comment`` and ``properties``; the comment and the
                 properties that a row names are set, all else stays
 ``statistics``  columns ``path`` (of a table), ``name``, ``values`` (a map, or JSON text)
-``tags``        columns ``path``, ``kind``, ``tag`` (a path), and if they are there ``value`` and ``column``
+``tags``        columns ``path``, ``kind``, ``tag`` (a path), and optionally ``value`` and ``column``
 
 A task commits its rows in chunks, each once: a task that runs again changes nothing, whatever people did meanwhile.
 """
@@ -73,9 +73,9 @@ def _one_by_one(apply: Callable[[Transaction, dict[str, Any]], None]) -> _Write:
 
 
 _OF_A_ROW: Final = (MetastoreError, KeyError, TypeError, ValueError, AttributeError)
-"""The errors of a row that lacks a column, or whose value is of another type or not JSON."""
+"""The errors of a row that lacks a column, or whose value has the wrong type or is not JSON."""
 _OF_THE_CALL: Final = (VersionConflict, BackendUnavailable, DeadlineExceeded)
-"""Errors that say nothing of a row. After the first, the chunk is written again."""
+"""Errors that do not come from a row. After a VersionConflict the chunk is written again."""
 
 
 def _named(path: object, kind: object, error: Exception) -> InvalidArgument:
@@ -84,7 +84,7 @@ def _named(path: object, kind: object, error: Exception) -> InvalidArgument:
 
 
 def _tags(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
-    """Attach tags, those of one tag together: paths of one kind are then looked up in one statement."""
+    """Attach tags, grouped by tag: then the paths of one kind are looked up in one statement."""
     by_tag: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         target = {"kind": row.get("kind"), "value": row.get("value"), "column": row.get("column")}
@@ -103,7 +103,10 @@ def _tags(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _bad_one(tx: Transaction, tag: str, targets: Sequence[dict[str, Any]], error: MetastoreError) -> InvalidArgument:
-    """Return the error of the first target that is refused by itself. The transaction is not committed."""
+    """Return the error of the first target that is refused on its own.
+
+    The transaction is not committed, so these attempts change nothing.
+    """
     for target in targets:
         try:
             tx.tags.attach_many(tag, [target])

@@ -1,4 +1,4 @@
-// The parts that need a script: copy buttons, and what happens now. Everything else works without it.
+// The parts that need a script: copy buttons and live changes. Everything else works without it.
 "use strict";
 
 for (const button of document.querySelectorAll(".copy")) show(button);
@@ -36,7 +36,7 @@ function reloadLink(text) {
 
 function parsed(html) {
   const template = document.createElement("template");
-  template.innerHTML = html; // the server escapes every text; the policy of the page runs nothing that is in it
+  template.innerHTML = html; // the server escapes every text, and the page's policy runs no script in it
   return template.content;
 }
 
@@ -79,7 +79,7 @@ function close() {
   source = null;
 }
 
-// A browser opens six connections to a server: a tab that nobody sees gives its own back
+// A browser opens six connections to a server: so a hidden tab gives its connection back
 document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
 window.addEventListener("pagehide", close);
 window.addEventListener("pageshow", open);
