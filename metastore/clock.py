@@ -30,7 +30,7 @@ class Alive(Protocol):
     """A thread or a task that runs code."""
 
     def is_alive(self) -> bool:
-        """Whether it runs still."""
+        """Whether it still runs."""
 
 
 class Waker(Protocol):
@@ -40,7 +40,7 @@ class Waker(Protocol):
         """Wait for :meth:`wake`, at most so many seconds; return whether it came."""
 
     def wake(self) -> None:
-        """End one wait, perhaps by another thread, and perhaps before the wait. A wait may end once too often."""
+        """End one wait. Another thread may call this, also before the wait begins. A wait may end without a reason."""
 
 
 class ThreadWaker:

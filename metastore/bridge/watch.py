@@ -29,7 +29,7 @@ class Watch(Protocol):
     """A state that was seen, and may have changed since."""
 
     def changes(self) -> int:
-        """Return how many changes have committed since then; 0: none."""
+        """Return how many changes have committed since then."""
 
 
 class _Seen(NamedTuple):

@@ -270,7 +270,7 @@ class Places:
                         yield error
 
     def _is_own(self, found: Entity, path: Names, here: Names) -> bool:
-        """Whether an import made what is at ``here`` for ``path``."""
+        """Whether an import made ``found``, which is at ``here``, for ``path``."""
         if found.created_by != self._principal or self._made_for_another(found, path) is not None:
             return False
         return _is_made_for(self._manager(found.kind), found, path, here)

@@ -107,26 +107,26 @@ class Queue(Protocol):
     ticket: str
 
     def wait(self, seconds: float) -> None:
-        """Return when it may be this waiter's turn, or after ``seconds``. Keep the place alive meanwhile."""
+        """Return when it may be this waiter's turn, or after ``seconds``. Meanwhile, keep the place alive."""
 
     def served(self) -> None:
-        """Note that the names were taken with this ticket, so that there is no place to leave."""
+        """Note that this ticket has acquired the leases, so that its place need not be given up."""
 
 
 class Book(Protocol):
     """A book of leases with the promises in the module's docstring. Any thread may call any method."""
 
     def take(self, want: Want) -> tuple[Grant, ...] | Refusal:
-        """Take all names if each is free or expired, and no other process has waited longer; else take none."""
+        """Take all leases if each is free or expired, and no other process has waited longer; else take none."""
 
     def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
-        """Let all grants last for ``ttl`` seconds from now; return when they expire. None: one of them is lost."""
+        """Renew all grants for ``ttl`` seconds from now; return when they expire. None: one of them is lost."""
 
     def release(self, grants: Sequence[Grant], incarnation: str) -> bool:
-        """Release the grants that the caller still holds; never touch those of others. False: it held none."""
+        """Release those of the grants that the caller still holds, and no others. False: it held none of them."""
 
     def break_(self, name: str) -> bool:
-        """Take a lease away from its holder. False: it has none."""
+        """Take a lease away from its holder. False: it has no holder."""
 
     def holders(
         self, names: Sequence[str] | None = None, unreadable: Callable[[MetastoreError], object] | None = None
@@ -137,10 +137,10 @@ class Book(Protocol):
         """
 
     def granted(self, name: str, token: int) -> tuple[Grant, Holder] | None:
-        """Return the grant that has this token, and its holder; None: the lease has another token, or no holder."""
+        """Return the grant with this token, and its holder; None: the lease has another token, or no holder."""
 
     def audit(self, name: str, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:
-        """Yield the events of a lease that are kept, oldest first; rows that are damaged go to ``unreadable``."""
+        """Yield the stored events of a lease, oldest first. ``unreadable`` gets the errors of damaged rows."""
 
     def queue(self, want: Want, ends: float = math.inf) -> AbstractContextManager[Queue]:
-        """Join the queue for the names, until the block ends. ``ends``: the deadline of the call (monotonic clock)."""
+        """Join the queue for the leases until the block ends. ``ends``: the deadline of the call (monotonic clock)."""

@@ -160,7 +160,7 @@ class DatabaseBook:
 
     def _freed(self, what: str, send: Callable[[UUID], int | Conflicted | Unknown]) -> bool:
         """Free leases: ``send`` gets the operation's id. Raises OutcomeUnknown if an answer was lost, and none came."""
-        # one id for all attempts, so that a retry cannot break the next lease
+        # one id for all attempts, so that a retry cannot break the next holder's lease
         operation_id, lost = self._session.clock.operation_id(), list[Unknown]()
 
         def attempt() -> bool:

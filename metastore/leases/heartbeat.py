@@ -26,13 +26,13 @@ class Timed(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that are held."""
+        """The names of the leases."""
 
     def seconds_left(self) -> float:
-        """Return how long it lasts by the holder's clocks (seconds); note the loss if that is over."""
+        """Return the seconds that are left by the holder's clocks; if the time is over, note the loss."""
 
     def renew(self) -> None:
-        """Let it last for its ttl from now. Raises LeaseLost, and what the book raises."""
+        """Renew the leases for their ttl from now. Raises LeaseLost, and the errors of the book."""
 
 
 class Lost(threading.Event):

@@ -206,7 +206,7 @@ class Consumer:
         return VersionConflict(self.name, None, None, message)
 
     def _moved(self, was: int) -> EntityNotFound | VersionConflict:
-        """Return the error for a consumer that is not where this instance left it; note where it is."""
+        """Return the error for a consumer that another instance has moved or dropped; note its new position."""
         run = self._session.backend.origin.run
         row = self._session.backend.readers.consumer(self.name)
         if row is None:

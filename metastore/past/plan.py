@@ -76,7 +76,7 @@ class Plan:
 
     wanted: list[Differing]
     at: int
-    """The position at which it was made."""
+    """The position at which the plan was made."""
     run: str | None
     """The run of the server that gave it. Another one may have lost what it undoes, and given the ids again."""
     tried: bool = False

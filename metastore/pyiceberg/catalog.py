@@ -349,7 +349,7 @@ class MetastoreCatalog(_PyIcebergBase):
         return self._tables.page(namespace_names(namespace), size, token)
 
     def metadata_location(self, identifier: str | Identifier) -> str:
-        """Return where a table's metadata file is, without reading it. Raises NoSuchTableError."""
+        """Return the location of a table's metadata file, without reading the file. Raises NoSuchTableError."""
         return self.pointer_and_place(identifier)[0]
 
     def pointer_and_place(self, identifier: str | Identifier) -> tuple[str, str | None]:

@@ -177,7 +177,7 @@ class Commits:
     def __init__(
         self, store: Store, leases: Leases, places: Places, once: Once, neighbours: Neighbours, *, merging: bool
     ) -> None:
-        """``merging``: appends are rebased although the client's requirement that nothing has changed is false."""
+        """``merging``: appends are rebased even if the client's requirement that nothing has changed fails."""
         self._merging, self._neighbours, self._store = merging, neighbours, store
         self._leases = leases
         self._places = places

@@ -39,7 +39,7 @@ class Folders:
         self._links = links
 
     def check(self, location: str) -> None:
-        """Raise ForbiddenError unless a location lies below one of the folders, however it is read."""
+        """Raise ForbiddenError unless a location lies below one of the folders, in each way to read it."""
         readings = _readings(location)
         if not all(any(reading.is_below(root) for root in self._roots) for reading in readings):
             raise ForbiddenError(

@@ -31,7 +31,7 @@ UUID_OF: Final = "table_uuid"
 FORMAT: Final = "iceberg"
 _COMMENT: Final = "comment"
 _OWN: Final = frozenset({POINTER, _PREVIOUS, _SNAPSHOT, _OPERATION, UUID_OF})
-"""Properties that the catalog writes: a table's own property of such a name is only in its metadata file."""
+"""Properties that the catalog writes: a table's own property with one of these names is only in its metadata file."""
 
 
 def pointer_of(table: Table) -> str | None:

@@ -103,9 +103,9 @@ class ReplicaReads:
         if at_least is not None:
             check_position(at_least, replicas.epoch)
         self._at = replicas.chosen(at_least, wait)
-        """The replica, and what it showed when it was looked at last; None: the primary is read."""
+        """The replica, and its position at the last check; None if the primary is read."""
         self.position = self._of_primary(at_least) if self._at is None else self._of(*self._at)
-        """Everything up to here is shown, in each read."""
+        """Each read shows everything up to this position."""
 
     def _of(self, source: Source, found: Reached) -> str:
         return position_of(source.epoch, *found.newest)
@@ -155,7 +155,7 @@ class ReplicaReads:
         return getattr(self._replicas.primary.backend, name)(*arguments, **options)
 
     def _again(self, source: Source) -> tuple[Source, Reached] | None:
-        """Look whether the server still shows what was promised; if it does not, take another one."""
+        """Check whether the server still shows the promised position; if it does not, choose another one."""
         found = None if source.rests else self._replicas.asked(source, self.position)
         return self._replicas.chosen(self.position, self._wait) if found is None else (source, found)
 

@@ -358,7 +358,7 @@ class Store(Timeline):
         return self._cache
 
     def stats(self) -> Stats:
-        """Return what the database shows: pending intents, marks, hot entities of the last hour, the feed's lag."""
+        """Return figures of the database: pending intents, marks, hot entities of the last hour, the feed's lag."""
         from metastore.stats import collect  # noqa: PLC0415  (a process imports only what it uses)
 
         return collect(self._session.backend)

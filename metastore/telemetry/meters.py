@@ -20,7 +20,7 @@ class HasMetrics(Protocol):
     """The part of a store that telemetry uses."""
 
     def metrics(self) -> Snapshot:
-        """Return what the process saw."""
+        """Return the counters and gauges of this process."""
 
 
 def observe(store: HasMetrics, provider: MeterProvider | None = None, **attributes: str) -> None:

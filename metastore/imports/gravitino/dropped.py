@@ -32,7 +32,7 @@ _ASIDE: Final = "~dropped"
 def import_dropped(store: Store, lease: Lease, source: Source, live: Mapping[Key, Names]) -> int:
     """Import the entities that were dropped below live parents and are not in the store yet; return how many.
 
-    ``lease``: that of the import, which each commit requires. ``live``: where the imported entities are.
+    ``lease``: that of the import, which each commit requires. ``live``: the paths of the imported entities.
     """
     done = 0
     for metalake in [key for key in live if key[0] == "metalake"]:
@@ -91,7 +91,7 @@ def _parts(source: Source, shape: Shape, ids: list[int]) -> dict[str, dict[int, 
 
 
 def _made_and_dropped(store: Store, lease: Lease, shape: Shape, names: Names, thing: Thing) -> bool:
-    """Make an entity and drop it. If a live one has its name, it gets another, which a restore may change."""
+    """Make an entity and drop it; with a suffix if a live entity has its name, which a restore may change."""
 
     def make(tx: Transaction, at: Names) -> None:
         manager: Any = tx.manager(shape.kind)

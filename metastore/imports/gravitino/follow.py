@@ -1,8 +1,8 @@
 """Bring a store that has an earlier import up to date: follow what was renamed, moved or removed in Gravitino.
 
-The rest of the file is then imported as any other export. Entities that no import made stay as they are, also if one
-gets the name of an imported one meanwhile: each write is to an id. Entities that exist there and could not be read stay
-as well: only entities that were not seen are gone. Each write requires the lease of the import.
+The rest of the file is then imported as any other export. Entities that no import made stay as they are, even if one
+gets the name of an imported one meanwhile, because each write names an id. Entities that exist in Gravitino but could
+not be read stay as well: only entities that were not seen are gone. Each write requires the lease of the import.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Names = tuple[str, ...]
 
 
 def drop_the_gone(store: Store, lease: Lease, source: Contents, target: Contents, seen: Seen, report: Report) -> None:
-    """Drop imported entities that are gone there, the deepest first, so that no drop takes others with it."""
+    """Drop imported entities that are gone in Gravitino, the deepest first, so that no drop takes others with it."""
     gone = [key for key in target.names if key not in source.names and key not in seen.left]
     for key in sorted(gone, key=lambda key: len(target.names[key]), reverse=True):
         entity = _standing(store, key, target.names.pop(key), target)
@@ -53,7 +53,7 @@ def drop_the_gone(store: Store, lease: Lease, source: Contents, target: Contents
 
 
 def without_copies(store: Store, lease: Lease, target: Contents) -> Contents:
-    """Let what somebody copied here count as made here from now on; return what was imported."""
+    """Remove the origin from copies that people made here, so that they count as made here; return the new contents."""
     if not target.copies:
         return target
     for row_id, (kind, names) in target.copies.items():
@@ -80,7 +80,7 @@ def check_drops(store: Store) -> None:
 
 @contextmanager
 def enabled_to_write(store: Store, lease: Lease, source: Contents, target: Contents) -> Iterator[None]:
-    """Enable each disabled metalake and catalog below which something differs: nothing below it could be written.
+    """Enable each disabled metalake and catalog below which something differs, so that it can be written.
 
     At the end those are disabled again that are disabled there; after an error, all of them. An import that was killed,
     or lost its lease, leaves them enabled until it is repeated.
@@ -121,7 +121,7 @@ def _standing(store: Store, key: Key, names: Names, target: Contents) -> Any:
 
 
 def rename_the_moved(store: Store, lease: Lease, source: Contents, target: Contents, report: Report) -> None:
-    """Give what was renamed or moved there its new place, parents before children."""
+    """Rename and move the entities that were renamed or moved in Gravitino, parents before children."""
     for key, wanted in source.names.items():
         now = target.names.get(key)
         if now is None or now == wanted:
@@ -133,7 +133,7 @@ def rename_the_moved(store: Store, lease: Lease, source: Contents, target: Conte
 
 
 def _free(store: Store, lease: Lease, key: Key, wanted: Names, target: Contents, report: Report) -> None:
-    """Give the entity that has the new name a temporary one: it was renamed there, too, and its turn comes."""
+    """Give the entity that has the new name a temporary one: it was renamed, too, and gets its own name later."""
     family = ("table", "view") if key[0] in ("table", "view") else (key[0],)
     for other, names in list(target.names.items()):
         if names == wanted and other[0] in family and other != key:
@@ -169,7 +169,7 @@ def _note(key: Key, before: Names, after: Names, target: Contents) -> None:
 
 
 def detach_the_gone(store: Store, lease: Lease, source: Contents, target: Contents, seen: Seen, report: Report) -> None:
-    """Remove rows and relations of imported entities that are gone there; those of entities that are new stay."""
+    """Remove rows and relations of imported entities that are gone in Gravitino; those of new entities stay."""
     for one in target.owned - source.owned:
         if one.owner in source.names:
             owner = _standing(store, one.owner, source.names[one.owner], target)

@@ -37,10 +37,10 @@ class Notebook(Protocol):
     """The notes of a store, where tokens are noted: ``store.leases``."""
 
     def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
-        """Note a token; None: one that is not smaller is noted for another holder. ``token`` None: the next one."""
+        """Note a token. Returns None if another holder has the same or a greater one. ``token`` None: the next one."""
 
     def noted(self, name: str) -> int:
-        """Return the token that is noted; 0: there is none."""
+        """Return the noted token; 0: no token is noted."""
 
     def noted_for(self, name: str) -> str | None:
         """Return the incarnation for which that token was noted."""

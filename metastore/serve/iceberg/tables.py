@@ -75,7 +75,7 @@ class Loaded:
     """The answer to a load without its end, ``config``, which holds the client's credentials.
 
     ``text``: its JSON without the closing brace. ``place``: the table's location. ``tag``: its entity tag, if it has no
-    credentials. ``staged``: there is no such table yet.
+    credentials. ``staged``: the table does not exist yet.
     """
 
     text: bytes
@@ -240,7 +240,7 @@ def _table(catalog: MetastoreCatalog, table: Table, mode: str = "all") -> Loaded
 
 
 def _kept(catalog: MetastoreCatalog, metadata: TableMetadata, location: str, mode: str) -> Loaded:
-    """Return the answer of a load, and keep it for those that follow."""
+    """Return the answer of a load, and keep it for later loads."""
     tag = _tag_of(mode, location, metadata.location)
     loaded = _loaded(_shown(metadata, mode), location, tag)
     if never_changes(location):

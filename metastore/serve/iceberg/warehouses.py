@@ -74,9 +74,9 @@ class Warehouses:
         """Return the credentials for a table's files; None: no credentials.
 
         A table that is not below the warehouse's folder has none: the client that creates a table chooses its location.
-        Nor has one in whose folder another table lies: a key of its own would open that one too.
-        ``staged``: there is no table yet; who makes it will own it. Raises ServiceUnavailableError if they cannot be
-        made, except for a table that the request has created.
+        Nor has one in whose folder another table lies: a key of its own would open that one too. ``staged``: the table
+        does not exist yet; its creator will own it. Raises ServiceUnavailableError if they cannot be made, except for a
+        table that the request has created.
         """
         root = _root(call.names["prefix"])
         vendor = self._vendors.get(root)

@@ -308,7 +308,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.most)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
-        """Return how far to read: Spark since 4.2 says from where, and whether to read all there is."""
+        """Return the offset up to which to read; since 4.2 Spark passes the start and a limit."""
         most = self._options.most if limit is None else getattr(limit, "max_rows", getattr(limit, "maxRows", None))
         with self._options.open() as store:
             session = store._session  # noqa: SLF001
