@@ -68,7 +68,7 @@ def resume(ctx: typer.Context, handler: Named = None, json: Json = False) -> Non
         try:
             finished = store.drops.resume(chosen)
         except SystemExit:
-            tell("a handler ended the program: what it had in hand stays pending; see: metastore drops")
+            tell("a handler ended the program: its drop stays pending; see: metastore drops")
             raise typer.Exit(1) from None
         left = [one for one in store.drops.pending() if chosen is None and drop_handler(one.kind) is None]
     if json:

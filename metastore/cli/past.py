@@ -103,7 +103,7 @@ def revert(
         reverted = store.revert(path, to=when(to), kind=kind, dry_run=dry_run)
     show_differences(reverted, json)
     if not reverted and not json:
-        write(console(), f"{path} is what it was then")
+        write(console(), f"{path} has its old state already")
 
 
 def register(app: typer.Typer) -> None:

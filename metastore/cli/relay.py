@@ -58,7 +58,7 @@ def relay_(
             step = (
                 f"the relay has lost changes: read the tables again, then: metastore consumers {name} --reset beginning"
             )
-            raise HistoryGone(error.since, f"gc has removed what was before {error.since}; {step}") from None
+            raise HistoryGone(error.since, f"gc has removed the history before {error.since}; {step}") from None
 
 
 def _headers(given: list[str]) -> dict[str, str]:

@@ -59,7 +59,7 @@ def test_a_file_that_is_written_back_does_not_come_back_later(
 
     monkeypatch.setattr(backend, "commit", beaten)
     monkeypatch.setattr(backend, "write_down", late)
-    with pytest.raises(ms.PermissionDenied, match="may set neither"):
+    with pytest.raises(ms.PermissionDenied, match="may not set or remove"):
         anns.as_user(ANN).tables.alter(ORDERS, ms.SetProperty(POINTER, "f0"), ms.SetComment("ann's"))
     assert count > 1
     assert trusted.tables.load(ORDERS).properties[POINTER] == "f1"
