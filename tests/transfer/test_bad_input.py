@@ -286,7 +286,7 @@ def test_wrong_calls(tmp_path: Path) -> None:
             empty.import_from(whole, into="lake")
         with pytest.raises(ms.EntityNotFound):
             empty.import_from(part)
-        with pytest.raises(ms.InvalidArgument, match="is below a metalake"):
+        with pytest.raises(ms.InvalidArgument, match="must be below a metalake"):
             store.import_from(part, into="lake.c")
         with pytest.raises(ms.InvalidArgument, match="leave out into"):
             empty.import_from(with_ids, into="lake")
