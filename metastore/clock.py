@@ -31,19 +31,16 @@ class Alive(Protocol):
 
     def is_alive(self) -> bool:
         """Whether it still runs."""
-        ...
 
 
 class Waker(Protocol):
     """An object with which one request waits."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for :meth:`wake`, at most ``seconds``; return whether it was called."""
-        ...
+        """Wait for :meth:`wake`, at most so many seconds; return whether it came."""
 
     def wake(self) -> None:
         """End one wait. Another thread may call this, also before the wait begins. A wait may end without a reason."""
-        ...
 
 
 class ThreadWaker:

@@ -42,7 +42,6 @@ class HasMetrics(Protocol):
 
     def metrics(self) -> Snapshot:
         """Return the metrics of the process."""
-        ...
 
 
 def register(

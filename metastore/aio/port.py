@@ -37,10 +37,6 @@ _AT_ONCE: Final = ("close", "hearing", "leases", "pool_use", "restorer", "snapsh
 """Methods that need no thread, or that run in one already (reads of whole tables, a restore)."""
 
 
-_FOR_MANY: Final = ("find_below", "in_one_go")
-"""Methods that serve many calls at once."""
-
-
 def _finished(core: Core, job: Job) -> Any:
     """Wait for a call to end, and return its result. If the task is cancelled meanwhile, end the call first."""
     cleaning = core.cleaning
@@ -87,7 +83,8 @@ class _Door:
     def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:
         core, method = current(), getattr(self._port, name)
         if core is not None:
-            urgent, core.asked = core.asked or name in _FOR_MANY, True
+            for_many = name == "find_below" or options.get("for_many", False)
+            urgent, core.asked = core.asked or for_many, True
             return _finished(core, self._threads.submit(partial(method, *arguments, **options), urgent=urgent))
         stop = stopping()
         if stop is not None and stop.asked:  # the task of a long call, which runs in a thread, was cancelled

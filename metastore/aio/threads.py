@@ -46,8 +46,15 @@ class Job:
         self.over = False
         """Whether the call has ended or was withdrawn. Used only by the loop's thread."""
         self.timer: asyncio.TimerHandle | None = None
+        self._ends = math.inf
+        self._late: BaseException | None = None
         self._result: Any = None
         self._error: BaseException | None = None
+
+    def wait_at_most(self, seconds: float, error: BaseException) -> None:
+        """Let the task get ``error`` if no thread has taken the call until then."""
+        self._ends, self._late = SYSTEM.monotonic() + seconds, error
+        self.timer = self._loop.call_later(seconds, self.withdraw, error)
 
     def run(self, free: Callable[[], None]) -> None:
         """Make the call, unless it was withdrawn; call ``free`` before the task is woken. (Runs in a thread.)"""
@@ -62,6 +69,8 @@ class Job:
             self._tell()
 
     def _called(self) -> Any:
+        if self._late is not None and SYSTEM.monotonic() >= self._ends:  # its timer waits for a busy loop
+            raise self._late
         stoppable(self._stop)
         return self._call()
 
@@ -231,7 +240,7 @@ class Threads:
             else DeadlineExceeded("the deadline passed before the database was asked; call again, with a longer one")
         )
         if min(patience, left) < math.inf:
-            job.timer = asyncio.get_running_loop().call_later(max(0.0, min(patience, left)), job.withdraw, error)
+            job.wait_at_most(max(0.0, min(patience, left)), error)
 
     def _work(self, calls: _Calls) -> None:
         while (job := calls.get()) is not None:

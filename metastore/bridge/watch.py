@@ -30,7 +30,6 @@ class Watch(Protocol):
 
     def changes(self) -> int:
         """Return how many changes have committed since then."""
-        ...
 
 
 class _Seen(NamedTuple):

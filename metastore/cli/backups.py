@@ -72,8 +72,9 @@ def _database(url: Url) -> Backup:
         return Backup(place, problems)
     with open_store(url.render_as_string(hide_password=False)) as store:
         problems = [f"{one.path or one.entity_id or ''}: {one.message} ({one.invariant})" for one in store.verify()]
-        newest = store.changes_page(after=store.position(back=1)).items[-1:]
-        return Backup(place, problems, store.position(), newest[0].time.isoformat() if newest else None)
+        position = store.position()
+        newest = store.changes_page(after=store.position(back=1, before=position)).items[-1:]
+        return Backup(place, problems, position, newest[0].time.isoformat() if newest else None)
 
 
 def _exports(place: Path) -> Iterator[Backup]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,10 @@ from metastore.cli.output import write_table as _write_table
 from metastore.cli.times import when
 from metastore.errors import InvalidArgument
 from metastore.managers.all import Managers
-from metastore.past.diff import Difference
 from metastore.store import Store
+
+if TYPE_CHECKING:
+    from metastore.past.diff import Difference
 
 __all__ = ["AtOption", "looked_at", "register", "show_differences"]
 

@@ -8,9 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from metastore.cli.around import around
 from metastore.cli.context import Json, KindOption, child_kinds, find, manager_of
-from metastore.cli.entity_view import show_around, show_entity, show_versions
 from metastore.cli.output import Line, console, short, write_json, write_lines
 from metastore.cli.past import AtOption, looked_at
 from metastore.cli.unregistered import explain, unregistered_below
@@ -127,6 +125,9 @@ def show(
     It shows the fields, owner, tags and grants, a table's columns with the statistics of their data, and a model's
     versions.
     """
+    from metastore.cli.around import around  # noqa: PLC0415  (``ls`` does not need it)
+    from metastore.cli.entity_view import show_around, show_entity, show_versions  # noqa: PLC0415
+
     with ctx.obj.open() as opened:
         store = looked_at(opened, at)
         entity = find(store, path, kind)
@@ -161,6 +162,8 @@ def _unregistered(entity: Entity) -> dict[str, Any]:
 
 def _show_old(entity: Entity, json: bool) -> None:
     """Write an old version of an entity. Owned rows, such as statistics, are left out: they have no history."""
+    from metastore.cli.entity_view import show_entity  # noqa: PLC0415  (``ls`` does not need it)
+
     if json:
         write_json(entity.to_dict())
     else:

@@ -169,7 +169,9 @@ class BatchSender:
 
     def _sent(self, handles: Sequence[Waiter]) -> Tell:
         run = self._session.backend.origin.run  # before anything is decided
-        drawn, batch, members, written = batches(self._session).in_one_go(lambda: self._decide_and_commit(handles, run))
+        drawn, batch, members, written = self._session.backend.in_one_go(
+            lambda: self._decide_and_commit(handles, run), for_many=True
+        )
         answers = _Answers(batch, written)
         for entity_id, answer in answers.altered.items():
             if answer.pending:

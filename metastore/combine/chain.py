@@ -120,6 +120,10 @@ class Chain:
         if seat.term is not None:
             self.lane.leave(seat.term)
 
+    def queues(self) -> None:
+        """Note that a run that leads waits in line: the time of its function does not run meanwhile."""
+        self.lane.move(_PATIENCE)
+
     def kept(self) -> Record | None:
         """Return what the last chain left, if no other process competes: a guess, which the commit checks."""
         now, kept = self._clock.monotonic(), self._kept
@@ -127,8 +131,10 @@ class Chain:
             return None
         return kept[0] if kept[1] == self._session.backend.origin.run else None
 
-    def goes_alone(self) -> Record | None:
-        """Forget what the last chain left: a leader that goes alone writes behind it."""
+    def goes_alone(self, seat: Seat) -> Record | None:
+        """Let a leader commit alone. Forget what the last chain left, and return it: the leader writes behind it."""
+        if seat.term is not None:
+            self.lane.commits(seat.term)
         kept, self._kept = self.kept(), None
         return kept
 
@@ -157,7 +163,7 @@ class Chain:
         term, lane = seat.term, self.lane
         assert term is not None
         is_plain = seen is None or _is_plain(seen)
-        if not lane.has_more(term) or not is_plain:
+        if not lane.commits(term) or not is_plain:  # a commit alone takes longer than a function, too
             return ALONE
         mine: Rider = Handle(seat.link, 0.0, -1, self._clock.waker())
         with Taken(term) as batch:
@@ -181,7 +187,9 @@ class Chain:
         run = self._session.backend.origin.run  # before anything is read
         term, base, ticket, seen = leader.stay.term, self.kept(), None, None
         self.lane.move(_PATIENCE)
+        me = self._clock.runner()
         try:
+            self._inside.append(me)  # hooks are called on the way
             if base is None:
                 ticket = OwnTicket(self._session)
                 ticket.take([self._id], leader.ends)
@@ -197,6 +205,8 @@ class Chain:
             others = [] if term.batch is None else self.lane.more(term, term.batch)
             return self._travel(group, [leader, *others], seen, ticket, run, [])
         finally:
+            if me in self._inside:  # an interrupt may have come before
+                self._inside.remove(me)
             if ticket is not None:
                 with cleaning(self._clock.monotonic() + GRACE):
                     ticket.leave()
@@ -243,10 +253,12 @@ class Chain:
     def _decide(self, group: Group, handles: Sequence[Rider]) -> tuple[list[Rider], list[Rider]]:
         """Let the functions run, then decide the alters. Return the links that had a turn, and who waits still."""
         begun, later, left = list[Rider](), list[Rider](), MOST_BYTES
+        # not counted: what it carries. With 64 announced changes, no chain would have a step of its own, and send any
+        most = STEPS + sum(step.carried is not None for step in group.steps)
         ends, cut = self._clock.monotonic() + SLOW, False
         for one in sorted(handles, key=_alters):
             link = one.request if isinstance(one.request, Link) else None
-            if cut or left <= 0 or len(group.steps) >= STEPS or (link is not None and self._clock.monotonic() > ends):
+            if cut or left <= 0 or len(group.steps) >= most or (link is not None and self._clock.monotonic() > ends):
                 later.append(one)
             elif link is not None:
                 link.handle = one
@@ -267,7 +279,7 @@ class Chain:
         leaves = ticket is not None and ticket.is_short
         alters = group.alters()._replace(ticket=number, leaves=leaves)
         backend, batch = batches(self._session), Batch(alters=[alters], run=run)
-        written = backend.in_one_go(lambda: commit(group.members, batch, backend))
+        written = self._session.backend.in_one_go(lambda: commit(group.members, batch, backend), for_many=True)
         if written is None:
             return None
         if written.alters[0].time is not None and leaves and ticket is not None:

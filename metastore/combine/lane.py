@@ -344,14 +344,18 @@ class Lane(Generic[Q, A]):
                 return
 
     def _elected(self, first: Handle[Q, A] | None) -> Handle[Q, A] | None:
-        """Take ``first``; else the candidate with the most time left. Where each goes by itself, the oldest."""
+        """Take ``first``; else the best candidate."""
         if first is not None and self._leads(first):
             return first
         while candidates := self._candidates():
-            elected = max(candidates, key=_ends) if self._most > 1 else candidates[0]
+            elected = self._best(candidates)
             if self._leads(elected):
                 return elected
         return None
+
+    def _best(self, candidates: Sequence[Handle[Q, A]]) -> Handle[Q, A]:
+        """Return the one with the most time left. Where each goes by itself, the oldest."""
+        return max(candidates, key=_ends) if self._most > 1 else candidates[0]
 
     def _candidates(self) -> list[Handle[Q, A]]:
         """Return the oldest requests that wait, and last the newest; []: none waits.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from metastore.combine.handle import Batch as Taken
 from metastore.combine.lane import PATIENCE, Handle, Lane, Term
 from metastore.combine.waiting import Left
 from metastore.errors import DeadlineExceeded
-from metastore.operation.guards import guards_of
+from metastore.operation.helping import own_guards
 from metastore.operation.request import Proposal
 from metastore.port.commit import Commit, CommitOutcome, Committed, Unknown
 from metastore.port.conditions import Expect
@@ -23,6 +24,8 @@ SLOW: Final = 0.02
 """A function that takes longer cuts its chain, and no function begins in a chain that has taken longer (seconds)."""
 STEPS: Final = 64
 """How many steps a chain has at most."""
+_ENOUGH: Final = 1.0
+"""One with less time left leads only if all others have as little (seconds)."""
 Rider = Handle[Any, Any]
 """An alter (:class:`~.waiting.Waiting`) or a function (:class:`~.link.Link`) that waits."""
 SETTLED: Final = "settled"
@@ -105,7 +108,7 @@ class Link:
             self._end.setdefault(None, "cut")
         end = self._end[None]
         if isinstance(end, Commit):
-            return Proposal(guards_of(record.chain[:-1]), end.writes, _committed)
+            return Proposal(own_guards(record.chain), end.writes, _committed)  # those of an alter, which travels along
         if end == "value":
             return SETTLED
         raise Left
@@ -168,13 +171,25 @@ class ChainLane(Lane[Any, Any]):
         self.move(PATIENCE)  # an interrupt may have stopped it before it could leave the queue
         return super()._leads(handle)
 
+    def _best(self, candidates: Sequence[Rider]) -> Rider:
+        """Return the oldest: a function that leads may go alone, so the oldest would wait for all that come later.
+
+        One with hardly any time could not wait for its turn among the processes: it is better taken along.
+        """
+        enough = self._clock.monotonic() + _ENOUGH
+        fit = [one for one in candidates if one.ends > enough]
+        return fit[0] if fit else super()._best(candidates)
+
     def _take_over(self, term: Term) -> None:
         if self.is_stuck:
             super()._take_over(term)
 
-    def has_more(self, term: Term) -> bool:
-        """Whether this term leads still, and others wait."""
-        return self._term is term and bool(self._queue)
+    def commits(self, term: Term) -> bool:
+        """Note that the leader of a term commits; return whether it leads still, and others wait."""
+        leads = self._term is term
+        if leads:
+            self.move(PATIENCE)
+        return leads and bool(self._queue)
 
     def more(self, term: Term, batch: Taken) -> list[Rider]:
         """Take those that wait; return all that were taken in this term, the oldest first."""

@@ -36,6 +36,7 @@ __all__ = [
     "check_drawn",
     "check_kept",
     "check_position",
+    "has_change",
     "newest_up_to",
     "number_in",
     "position_at",
@@ -325,6 +326,11 @@ def check_drawn(backend: Feed, position: str, seq: int) -> None:
         raise InvalidArgument(
             f"the position {position} is ahead of the feed; this database never gave it, or lost the changes before it"
         )
+
+
+def has_change(backend: Feed, seq: int, operation_id: UUID | None) -> bool:
+    """Whether an operation is at a position, or gc has removed what was there."""
+    return backend.event_at(seq)[0] == operation_id or seq <= backend.feed_start()[1]
 
 
 def _check_restored(backend: Feed, position: str, seq: int, mark: str, collected: int) -> int:

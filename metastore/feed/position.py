@@ -60,17 +60,20 @@ def newest(session: Session) -> str:
 
 
 def earlier(session: Session, back: int, before: str | None) -> str:
-    """Return the position ``back`` numbers before another one, or the first one after which all changes are kept.
+    """Return the newest change ``back`` numbers before another position, or where all changes after it are kept.
 
-    It does not wait: numbers that are drawn but not decided yet only mean that there are fewer changes. Raises
-    InvalidArgument.
+    It waits for nothing: changes at numbers that are drawn and not decided yet come after it. Raises InvalidArgument.
     """
     check_whole(session)
     back, backend = positive_integer(back, "back", least=0), session.backend
     newest_number = backend.watermark().position
     number = newest_number if before is None else min(newest_number, number_in(backend, before))
     epoch, collected = backend.feed_start()
-    return position_of(epoch, max(collected, number - back, 0))
+    step = backend.past.newest(number - back) if number - back > collected else None
+    if step is None or (step.seq or 0) <= collected:
+        return position_of(epoch, collected)
+    # of a change: a number that has none may come again after a crash or a fail-over
+    return position_of(epoch, step.seq or 0, step.operation_id)
 
 
 def last(session: Session) -> int:

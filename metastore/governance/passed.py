@@ -12,7 +12,7 @@ __all__ = ["PASSED", "REFUSED"]
 
 _COMMITS: Final = (
     *("commit", "write_down", "pending", "scopes", "turn", "help", "forbid", "confirm", "cancel", "steps"),
-    *("mark", "unmark", "marked", "clear", "queue", "line", "leave", "notices", "hold"),
+    *("mark", "unmark", "marked", "clear", "queue", "line", "leave", "notices", "hold", "in_one_go"),
 )
 """The calls of an operation that was allowed before, with its own entities and its own id."""
 

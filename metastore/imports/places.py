@@ -47,7 +47,11 @@ class Place(NamedTuple):
     def require_free(self) -> None:
         """Raise EntityAlreadyExists if another entity of the source has this place."""
         if self.taken_by is not None:
-            raise EntityAlreadyExists(format_path(self.path), f"{self.taken_by[-1]!r} there has this name here")
+            raise _is_there(self.path, self.taken_by)
+
+
+def _is_there(here: Names, other: Names) -> EntityAlreadyExists:
+    return EntityAlreadyExists(format_path(here), f"{other[-1]!r} there has this name here")
 
 
 def is_another(store: Store, kind: str, place: Place, there: Names) -> bool:
@@ -111,6 +115,8 @@ class Places:
                 self._note(kind, path, gone)
                 return None
             if moved is None and found is not None and found.created_by == self._principal:
+                if found.names[-1] != path[-1] and (other := self._made_for_another(found, path)) is not None:
+                    raise _is_there(here, other)
                 what = f"{format_path(here)} was imported under another name; rename it, and import again"
                 raise EntityAlreadyExists(format_path(here), what)
             found = moved or found
@@ -127,7 +133,7 @@ class Places:
     def _stands(self, path: Names, found: Entity) -> Entity:
         """Note the place of a container. Raises EntityAlreadyExists if another one of the source has it."""
         if (other := self._sources.setdefault(found.id, path)) != path:
-            raise EntityAlreadyExists(found.path, f"{other[-1]!r} there has this name here")
+            raise _is_there(found.names, other)
         self._here[path] = found.names
         return found
 
@@ -188,7 +194,18 @@ class Places:
                 missing[path] = here
                 if found is None or found.created_by == self._principal:
                     free.add(path)
-        return places | self._moved_or_dropped(kind, missing, free, ids) if missing else places
+        if missing:
+            places |= self._moved_or_dropped(kind, missing, free, ids)
+        for (path, _), found in there:
+            place = places[path]
+            if (
+                place is not None
+                and not place.own
+                and isinstance(found, Entity)
+                and found.created_by == self._principal
+            ):
+                places[path] = place._replace(taken_by=self._made_for_another(found, path))
+        return places
 
     def _moved_or_dropped(
         self, kind: str, missing: Mapping[Names, Names], free: AbstractSet[Names], ids: AbstractSet[int]
@@ -254,7 +271,20 @@ class Places:
 
     def _is_own(self, found: Entity, path: Names, here: Names) -> bool:
         """Whether an import made ``found``, which is at ``here``, for ``path``."""
-        return found.created_by == self._principal and _is_made_for(self._manager(found.kind), found, path, here)
+        if found.created_by != self._principal or self._made_for_another(found, path) is not None:
+            return False
+        return _is_made_for(self._manager(found.kind), found, path, here)
+
+    def _made_for_another(self, found: Entity, path: Names) -> Names | None:
+        """Return the path in the source for which imports made an entity, if that is another one beside ``path``.
+
+        Where a catalog folds names, what the source had as ``Orders`` must not get the data of ``orders``.
+        """
+        # a rename counts as a version
+        first = found.names if found.version == 1 else _first_place(self._manager(found.kind), found)
+        other = (*path[:-1], first[-1])
+        noted = self._noted(found.kind, [other]).get(other) if other != path else None
+        return other if noted is not None and noted.id == found.id else None
 
     def _moved_to(self, kind: str, path: Names, here: Names) -> Entity | None:
         if kind not in self._moved:

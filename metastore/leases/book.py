@@ -108,11 +108,9 @@ class Queue(Protocol):
 
     def wait(self, seconds: float) -> None:
         """Return when it may be this waiter's turn, or after ``seconds``. Meanwhile, keep the place alive."""
-        ...
 
     def served(self) -> None:
         """Note that this ticket has acquired the leases, so that its place need not be given up."""
-        ...
 
 
 class Book(Protocol):
@@ -120,19 +118,15 @@ class Book(Protocol):
 
     def take(self, want: Want) -> tuple[Grant, ...] | Refusal:
         """Take all leases if each is free or expired, and no other process has waited longer; else take none."""
-        ...
 
     def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
         """Renew all grants for ``ttl`` seconds from now; return when they expire. None: one of them is lost."""
-        ...
 
     def release(self, grants: Sequence[Grant], incarnation: str) -> bool:
         """Release those of the grants that the caller still holds, and no others. False: it held none of them."""
-        ...
 
     def break_(self, name: str) -> bool:
         """Take a lease away from its holder. False: it has no holder."""
-        ...
 
     def holders(
         self, names: Sequence[str] | None = None, unreadable: Callable[[MetastoreError], object] | None = None
@@ -141,16 +135,12 @@ class Book(Protocol):
 
         With None, entries that cannot be read are left out too, and ``unreadable`` gets their errors.
         """
-        ...
 
     def granted(self, name: str, token: int) -> tuple[Grant, Holder] | None:
         """Return the grant with this token, and its holder; None: the lease has another token, or no holder."""
-        ...
 
     def audit(self, name: str, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:
         """Yield the stored events of a lease, oldest first. ``unreadable`` gets the errors of damaged rows."""
-        ...
 
     def queue(self, want: Want, ends: float = math.inf) -> AbstractContextManager[Queue]:
         """Join the queue for the leases until the block ends. ``ends``: the deadline of the call (monotonic clock)."""
-        ...

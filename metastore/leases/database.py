@@ -16,9 +16,18 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
+from uuid import UUID
 
 from metastore.deadlines import cleaning, remaining, until
-from metastore.errors import BackendUnavailable, MetastoreError, UnreadableRow, outcome_forgotten
+from metastore.errors import (
+    BackendUnavailable,
+    DeadlineExceeded,
+    MetastoreError,
+    OutcomeUnknown,
+    RetriesExhausted,
+    UnreadableRow,
+    outcome_forgotten,
+)
 from metastore.feed.feed import position_of
 from metastore.kinds.change import decode
 from metastore.kinds.entity import utc
@@ -142,24 +151,33 @@ class DatabaseBook:
         return None if until_when is None else utc(until_when)
 
     def release(self, grants: Sequence[Grant], incarnation: str) -> bool:
-        held, paths = _tokens(grants), [_path(grant.name) for grant in grants]
-        session = self._session
-        operation_id = session.clock.operation_id()
-
-        def attempt() -> int:
-            return self._rows.release(held, paths, operation_id, session.principal)
-
-        return bool(self._settled(f"release {grants[0].name}", attempt))
+        held, paths, by = _tokens(grants), [_path(grant.name) for grant in grants], self._session.principal
+        return self._freed(f"release {grants[0].name}", lambda mine: self._rows.release(held, paths, mine, by))
 
     def break_(self, name: str) -> bool:
-        session = self._session
+        by = self._session.principal
+        return self._freed(f"break {name}", lambda mine: self._rows.break_(name, _path(name), mine, by))
+
+    def _freed(self, what: str, send: Callable[[UUID], int | Conflicted | Unknown]) -> bool:
+        """Free leases: ``send`` gets the operation's id. Raises OutcomeUnknown if an answer was lost, and none came."""
         # one id for all attempts, so that a retry cannot break the next holder's lease
-        operation_id = session.clock.operation_id()
+        operation_id, lost = self._session.clock.operation_id(), list[Unknown]()
 
         def attempt() -> bool:
-            return self._rows.break_(name, _path(name), operation_id, session.principal)
+            answer = send(operation_id)
+            if isinstance(answer, Conflicted):
+                raise Conflict(answer.cause, "other processes changed the lease at the same moment")
+            if isinstance(answer, Unknown):
+                lost.append(answer)
+                raise Conflict("lost", f"the answer was lost ({answer.reason})")
+            return bool(answer)
 
-        return self._settled(f"break {name}", attempt)
+        try:
+            return self._settled(what, attempt)
+        except (BackendUnavailable, DeadlineExceeded, RetriesExhausted) as error:
+            if lost:
+                raise OutcomeUnknown(operation_id) from error
+            raise
 
     # --- looking
 

@@ -27,15 +27,12 @@ class Timed(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the leases."""
-        ...
 
     def seconds_left(self) -> float:
         """Return the seconds that are left by the holder's clocks; if the time is over, note the loss."""
-        ...
 
     def renew(self) -> None:
         """Renew the leases for their ttl from now. Raises LeaseLost, and the errors of the book."""
-        ...
 
 
 class Lost(threading.Event):

@@ -45,11 +45,9 @@ class Staging(Protocol):
 
     def stage(self, token: LeaseToken, entity: Entity, key: str, value: str) -> bool:
         """Stage one value. False: the lease has another token."""
-        ...
 
     def publish(self, hold: Hold, changes: object, only: object) -> tuple[Entity, ...]:
         """Make the staged values visible, in one commit under the lease."""
-        ...
 
 
 class Hold:

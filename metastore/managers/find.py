@@ -35,7 +35,7 @@ from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup, Node, Record
 from metastore.port.search import Container, Matches, Search, Sizes, Span
 
-__all__ = ["CheckedSearch", "Looking", "find", "following", "named", "wanted"]
+__all__ = ["CheckedSearch", "Looking", "find", "folded", "following", "named", "wanted"]
 
 Ask = Callable[[Search], Matches]
 
@@ -212,7 +212,7 @@ class Looking:
             yield from self._by_name(("", -1))
             return
         # the index has names as they were given: below a catalog that folds case, a walk finds the entities
-        yield from (record for record in self._by_name((self.prefix, -1)) if not _folded(record))
+        yield from (record for record in self._by_name((self.prefix, -1)) if not folded(record))
         scope = self.wanted.scope
         if scope is None or scope.kind == "metalake":
             for catalog in self._folding(scope):
@@ -344,7 +344,7 @@ def _alike(waiting: list[Container], most: int) -> list[Container]:
     return group
 
 
-def _folded(record: Record) -> bool:
+def folded(record: Record) -> bool:
     """Return whether the entity's own name is compared without case."""
     return len(record.chain) > 1 and record.chain[-2].fold
 

@@ -22,7 +22,7 @@ from metastore.arguments import positive_seconds, shown
 from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers.find import CheckedSearch, Looking, following, named
+from metastore.managers.find import CheckedSearch, Looking, folded, following, named
 from metastore.managers.pages.page import Page, TokenScope, clean_size, read_token, write_token
 from metastore.managers.text import text_of
 from metastore.names import fold
@@ -140,7 +140,7 @@ class _Step:
             batch = self._backend.find(replace(search, most=self._size - len(self.found)))
             for record in batch.records:
                 place = (record.chain[-1].name, record.chain[-1].id)
-                if not _folded(record):  # the tree shows those: the index has names as they were given
+                if not folded(record):  # the tree shows those: the index has names as they were given
                     self._look(record)
             self._has_moved = True
             if batch.last is None:
@@ -200,7 +200,7 @@ class _Step:
 
     def _is_new(self, record: Record) -> bool:
         """Whether the index has not shown a record."""
-        if self._shown is None or _folded(record):
+        if self._shown is None or folded(record):
             return True
         return self._shown != _ALL and [record.chain[-1].name, record.chain[-1].id] > list(self._shown)
 
@@ -246,7 +246,7 @@ class _Step:
         wanted, name = self._wanted, entity.name
         if wanted.kind not in ("", entity.kind):
             return False
-        if not _like(wanted.glob, name) and not (_folded(entity.record) and _like(fold(wanted.glob), fold(name))):
+        if not _like(wanted.glob, name) and not (folded(entity.record) and _like(fold(wanted.glob), fold(name))):
             return False
         try:
             return wanted.properties.items() <= entity.properties.items() and (
@@ -254,11 +254,6 @@ class _Step:
             )
         except UnreadableRow:  # nobody knows: its reader is told
             return True
-
-
-def _folded(record: Record) -> bool:
-    """Return whether the entity's own name is compared without case."""
-    return len(record.chain) > 1 and record.chain[-2].fold
 
 
 def _like(glob: str, name: str) -> bool:

@@ -1,8 +1,8 @@
 """The manager: everything that can be done with the entities of one kind.
 
 A manager checks the call and hands it on. ``reader.py`` and ``history.py`` read; ``create_call.py`` and ``bulk.py``
-create. A change of an entity is a ``Mutation`` (``mutation.py``), whose attempts are in ``attempts/alter.py``
-and ``attempts/exclusive.py``.
+create. ``mutation.py`` runs a change of an entity, whose attempts are in ``attempts/alter.py`` and
+``attempts/exclusive.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Generic, Unpack, cast
 
 from metastore.arguments import integer, known_keywords, positive_seconds
 from metastore.kinds.catalog import CATALOG
-from metastore.kinds.change import EntityChange
+from metastore.kinds.change import EntityChange, meant
 from metastore.kinds.entity import Entity, Version
 from metastore.kinds.kind import Kind
 from metastore.managers import bulk
@@ -25,7 +25,7 @@ from metastore.managers.create_call import create_entity
 from metastore.managers.drops.announce import Begin
 from metastore.managers.drops.pending import PendingDrop, begin_drop
 from metastore.managers.drops.row import check_no_pending
-from metastore.managers.mutation import Mutation, actor_of, first_entity
+from metastore.managers.mutation import actor_of, first_entity, mutate
 from metastore.managers.options import (
     BULK_OPTIONS,
     BulkOptions,
@@ -218,11 +218,22 @@ class Manager(Generic[E]):
         if encrypts and seal is not None and merge is not None:
             secret, merge = seal.announced(merge), None
         actor = actor_of(self._session, call)
-        mutation = alter(self._kind, target, changes, expected_version, merge, actor, seal, secret)
-        altered = cast(E, mutation.run(self._session, self._kind, call))
+        altered = mutate(
+            self._session,
+            self._kind,
+            call,
+            "alter",
+            target,
+            alter(self._kind, target, changes, expected_version, merge, actor, seal, secret),
+            first_entity,
+            lambda: [meant(changes), expected_version],
+            merge=merge,
+            exclusive=False,
+            read_first=seal is not None,
+        )
         if redeclares:
             declared(self._session)
-        return altered
+        return cast(E, altered)
 
     @shows_options(CallOptions)
     def rename(
@@ -258,14 +269,16 @@ class Manager(Generic[E]):
         """
         call = call_of(options)
         actor = actor_of(self._session, call)
-        mutation = Mutation[bool](
-            verb="drop",
-            target=target,
-            attempt=lambda view: exclusive.drop(view, self._kind, target, cascade, expected_version, actor),
-            replay=lambda _: True,
-            arguments=lambda: [cascade, expected_version],
+        return mutate(
+            self._session,
+            self._kind,
+            call,
+            "drop",
+            target,
+            lambda view: exclusive.drop(view, self._kind, target, cascade, expected_version, actor),
+            lambda _: True,
+            lambda: [cascade, expected_version],
         )
-        return mutation.run(self._session, self._kind, call)
 
     @shows_options(CallOptions)
     def begin_drop(
@@ -312,13 +325,15 @@ class Manager(Generic[E]):
         actor = actor_of(self._session, call)
         if not self._session.in_transaction:
             check_no_pending(self._session.of_store().backend, target)
-        mutation = Mutation[int](
-            verb="purge",
-            target=target,
-            attempt=lambda view: exclusive.purge(view, self._kind, target, actor),
-            replay=lambda steps: steps[0].entity_id or 0,
+        entity_id = mutate(
+            self._session,
+            self._kind,
+            call,
+            "purge",
+            target,
+            lambda view: exclusive.purge(view, self._kind, target, actor),
+            lambda steps: steps[0].entity_id or 0,
         )
-        entity_id = mutation.run(self._session, self._kind, call)
         if entity_id and not self._session.in_transaction:  # in a transaction, gc deletes it later
             delete_trees(self._session.of_store().backend, [entity_id])
         return bool(entity_id)
@@ -332,5 +347,4 @@ class Manager(Generic[E]):
         arguments: Callable[[], Any] = tuple,
     ) -> E:
         """Run an exclusive mutation; return the entity."""
-        mutation = Mutation(verb=verb, target=target, attempt=attempt, replay=first_entity, arguments=arguments)
-        return cast(E, mutation.run(self._session, self._kind, call))
+        return cast(E, mutate(self._session, self._kind, call, verb, target, attempt, first_entity, arguments))

@@ -25,7 +25,7 @@ from metastore.kinds.model.version import MODEL_VERSION, ModelVersion
 from metastore.managers.attempts.create import with_properties
 from metastore.managers.manager import Manager
 from metastore.managers.model_commit import ModelEdit, SeenModel
-from metastore.managers.mutation import Mutation, actor_of
+from metastore.managers.mutation import actor_of, mutate
 from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager, still
 from metastore.managers.pages.page import Page, TokenScope
@@ -292,16 +292,8 @@ class Models(Manager[Model]):
         arguments: Callable[[], Any],
         options: CallOptions,
     ) -> T:
-        mutation = Mutation(
-            verb=verb,
-            target=model,
-            attempt=attempt,
-            replay=replay,
-            arguments=arguments,
-            exclusive=False,
-            owned_rows=True,
-        )
-        return mutation.run(self._session, self._kind, call_of(options))
+        session, kind, call = self._session, self._kind, call_of(options)
+        return mutate(session, kind, call, verb, model, attempt, replay, arguments, exclusive=False, owned_rows=True)
 
 
 def _version(steps: Sequence[Step], operation_id: UUID) -> ModelVersion:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from metastore.kinds.entity import Entity
@@ -14,68 +15,51 @@ from metastore.operation.perform import perform
 from metastore.operation.request import Attempt, Call, Merge, Request, committed
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Lookup, Step
-from metastore.port.value import value
 
-__all__ = ["Mutation", "actor_of", "first_entity"]
+__all__ = ["actor_of", "first_entity", "mutate"]
 
 T = TypeVar("T")
 
 
-@value
-class Mutation(Generic[T]):
-    """A mutation, ready to run. It makes the call's words and its arguments from the kind and the target."""
+def mutate(
+    session: ManagerSession,
+    kind: Kind | OwnedKind,
+    call: Call,
+    verb: str,
+    target: Target,
+    attempt: Attempt[T],
+    replay: Callable[[Sequence[Step]], T],
+    arguments: Callable[[], Any] = tuple,
+    *,
+    name: str | None = None,
+    merge: Merge | None = None,
+    exclusive: bool = True,
+    read_first: bool = False,
+    id: UUID | None = None,
+    owned_rows: bool = False,
+) -> T:
+    """Run a mutation; return the result. Raises what the attempt raises, and what ends the retries.
 
-    verb: str
-    target: Target
-    attempt: Attempt[T]
-    replay: Callable[[Sequence[Step]], T]
-    """From the rows that an earlier call under the same operation id wrote to the result."""
-    arguments: Callable[[], Any] = tuple
-    """The arguments besides the target, as JSON values: a repeat under the same operation id must have the same."""
-    name: str | None = None
-    """The name of the owned row, if the mutation writes one; ``target`` is then its owner."""
-    merge: Merge | None = None
-    exclusive: bool = True
-    """It bumps the entity's scope version."""
-    read_first: bool = False
-    """It is announced only after an attempt that read."""
-    id: UUID | None = None
-    """The operation id, if the document must contain it; None: the operation draws one."""
-    owned_rows: bool = False
-    """It writes rows that the entity owns, beside the entity."""
+    It makes the call's words and its arguments from the kind and the target. ``arguments`` returns those besides the
+    target. ``name``: that of the owned row, if one is written; ``target`` is then its owner. ``owned_rows``: it writes
+    rows that the entity owns, beside the entity. The others are those of :class:`Request`.
+    """
 
-    def run(self, session: ManagerSession, kind: Kind | OwnedKind, call: Call) -> T:
-        """Return the result. Raises what the attempt raises, and what ends the retries."""
-        target = self.target
+    def what() -> str:
+        subject = target.path if isinstance(target, Entity) else repr(target)
+        return f"{verb} {kind.name} {subject if name is None else repr(name)}"
 
-        def what() -> str:
-            subject = target.path if isinstance(target, Entity) else repr(target)
-            return f"{self.verb} {kind.name} {subject if self.name is None else repr(self.name)}"
+    def all_arguments() -> Any:
+        return [kind.name, target_value(target), *(() if name is None else (name,)), arguments()]
 
-        def all_arguments() -> Any:
-            return [kind.name, target_value(target), *(() if self.name is None else (self.name,)), self.arguments()]
-
-        if isinstance(target, Entity):
-            committed(session.backend, target)  # checked before anything is announced or purged under its id
-        request = Request(
-            verb=self.verb,
-            what=what,
-            attempt=self.attempt,
-            replay=self.replay,
-            arguments=all_arguments,
-            merge=self.merge,
-            exclusive=self.exclusive,
-            read_first=self.read_first,
-            id=self.id,
-            where=self._where(kind),
-        )
-        return perform(session, request, call)
-
-    def _where(self, kind: Kind | OwnedKind) -> Callable[[], Lookup | Entity] | None:
-        """Return how to find what it changes; None: it does not travel with other requests."""
-        if isinstance(kind, OwnedKind) or self.owned_rows or (kind.container and self.exclusive):
-            return None
-        return lambda: place_of(kind, self.target)
+    if isinstance(target, Entity):
+        committed(session.backend, target)  # checked before anything is announced or purged under its id
+    where: Callable[[], Lookup | Entity] | None = None
+    # owned rows, and what many others may be below, do not travel with other requests
+    if isinstance(kind, Kind) and not owned_rows and not (kind.container and exclusive):
+        where = partial(place_of, kind, target)
+    request = Request(verb, what, attempt, replay, all_arguments, merge, exclusive, read_first, id, where=where)
+    return perform(session, request, call)
 
 
 def actor_of(session: ManagerSession, call: Call) -> str | None:

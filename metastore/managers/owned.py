@@ -23,7 +23,7 @@ from metastore.managers.attempts.create import with_properties
 from metastore.managers.drops.announce import Begin
 from metastore.managers.drops.parts import check_partition, marked_by
 from metastore.managers.drops.pending import PendingDrop, begin_drop
-from metastore.managers.mutation import Mutation
+from metastore.managers.mutation import actor_of, mutate
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.owned_rows import Row, bound_doc, checked_row, has_properties, kept_doc, read_doc, sealed_row
 from metastore.managers.pages.listing import owner_pages
@@ -155,7 +155,7 @@ class OwnedManager(Generic[O]):
         self, owner: Target, row: Row, secrets: Mapping[str, str], options: CallOptions, seal: Seal
     ) -> O:
         call = call_of(options)
-        actor = self._session.principal if call.principal is None else call.principal
+        actor = actor_of(self._session, call)
 
         def attempt(view: View) -> Proposal[O] | O:
             nodes, path = self.place(view, owner, row.name)
@@ -194,10 +194,8 @@ class OwnedManager(Generic[O]):
         arguments: Callable[[], Any],
     ) -> T:
         """Run a mutation of a row."""
-        mutation = Mutation(
-            verb=verb, target=owner, name=name, attempt=attempt, replay=replay, arguments=arguments, exclusive=False
-        )
-        return mutation.run(self._session, self._kind, call)
+        session, kind = self._session, self._kind
+        return mutate(session, kind, call, verb, owner, attempt, replay, arguments, name=name, exclusive=False)
 
     @shows_options(CallOptions)
     def put_many(

@@ -53,7 +53,7 @@ class Begun:
 
 def begin(session: Session, request: Request[Any], call: Call) -> Begun:
     """Begin the operation of a call, now."""
-    clock, deadline = session.clock, session.policy_of(call).deadline
+    clock, deadline = session.clock, session.policy.deadline if call.deadline is None else float(call.deadline)
     started = clock.monotonic()
     operation_id = call.operation_id or request.id or clock.operation_id()
     return Begun(operation_id, started, started + min(deadline, remaining(clock, deadline)))

@@ -35,8 +35,10 @@ _CLOSE = 0.1
 """An intent that expires within this time before its call's deadline expired because of that deadline (seconds)."""
 
 
-def hot_now(session: Session, merge: Merge) -> int | None:
-    """Return the entity of a change that can be announced, if another change of it lost a moment ago."""
+def hot_now(session: Session, merge: Merge | None) -> int | None:
+    """Return the entity of a change that is announced before it is tried: another change of it lost a moment ago."""
+    if merge is None:
+        return None
     hot = session.hot.find(merge.entity_id, merge.names and (merge.kind, merge.names))
     return hot if hot is not None and _can_be_written(merge.changes) else None
 
@@ -102,17 +104,23 @@ class Intent:
             if done is not None:
                 return self._decided(done)
         while True:
-            began = session.clock.monotonic()
-            seen = session.backend.pending(entity_id, self._row.id, BATCH)
-            if seen.own is None or seen.own.action != PENDING:
-                if seen.known is not None and seen.known.live:
-                    session.recent.note(seen.known.record.chain)
-                return self._decided(seen.own)
-            if not seen.queued:
-                return self._apply(self._plan(seen, seen.own), seen.own, began)
+            ended = session.backend.in_one_go(lambda: self.attempt(entity_id))
+            if ended is not None:
+                return ended
             done = self._wait_in_line(entity_id)
             if done is not None:
                 return self._decided(done)
+
+    def attempt(self, entity_id: int) -> Record | Step | None:
+        """Do what :meth:`help` says, on one snapshot, without a wait; None: transactions are in line."""
+        session = self._session
+        began = session.clock.monotonic()
+        seen = session.backend.pending(entity_id, self._row.id, BATCH)
+        if seen.own is None or seen.own.action != PENDING:
+            if seen.known is not None and seen.known.live:
+                session.recent.note(seen.known.record.chain)
+            return self._decided(seen.own)
+        return None if seen.queued else self._apply(self._plan(seen, seen.own), seen.own, began)
 
     def _plan(self, seen: Pending, own: Step) -> PlannedHelp:
         """Return what to commit; or find that the intent means something else now."""

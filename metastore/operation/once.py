@@ -8,6 +8,7 @@ an entity that others changed a moment ago are such an operation from the beginn
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -19,10 +20,9 @@ from metastore.operation.decide import commit_of, decide
 from metastore.operation.ending import interrupted
 from metastore.operation.intent import hot_now
 from metastore.operation.operation import Operation
-from metastore.operation.request import Call, Merge, Proposal, Request
+from metastore.operation.request import Call, Proposal, Request
 from metastore.operation.session import Session
 from metastore.port.commit import Committed, Conflicted, Unknown
-from metastore.port.writes import Update
 from metastore.retry import logs
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import Conflict, call_hooks
@@ -37,8 +37,18 @@ def once(session: Session, request: Request[T], call: Call, lost: Callable[[], N
     begun = begin(session, request, call)
     session.metrics.begun()
     try:
-        if call.operation_id is None and call.lease is None and not _is_hot(session, request.merge):
-            done = _attempt(session, request, call, begun)
+        if call.operation_id is None and call.lease is None and hot_now(session, request.merge) is None:
+            by: Decided | None = "error"
+            try:
+                with until(begun.ends):
+                    done, by = session.backend.in_one_go(partial(_attempt, session, request, call, begun))
+            except (BackendUnavailable, Conflict) as error:
+                if isinstance(error, BackendUnavailable) and not error.transient:
+                    raise
+                done, by = Met(error), None
+            finally:
+                if by is not None:
+                    note_end(session, request, begun.id, 1, session.clock.monotonic() - begun.started, by)
             if not isinstance(done, Met):
                 return done
             begun.met = done
@@ -53,56 +63,31 @@ def once(session: Session, request: Request[T], call: Call, lost: Callable[[], N
 
 def _attempt(
     session: Session, request: Request[T], call: Call, begun: Begun, refused: Conflicted | None = None
-) -> T | Met:
-    """Return what the caller gets, or what this attempt met. Raises the call's error.
+) -> tuple[T, Decided] | tuple[Met, None]:
+    """Return what the caller gets and what decided it, or what this attempt met. Raises the call's error.
 
     ``refused``: what became of a commit that was to find the entity by its name. The call reads then.
     """
-    by: Decided | None = "error"
-    try:
-        with until(begun.ends):
-            # the rights of a user are those on the entity itself, which must be read for that
-            naming = refused is None and session.access is None
-            # a name that is taken and children are looked for only after a commit has met them
-            trusting = refused is None or refused.cause not in ("name", "not_empty")
-            decided, guessed, run = decide(session, request, trusting=trusting, naming=naming)
-            if not isinstance(decided, Proposal):
-                by = "value"
-                return decided
-            commit = commit_of(session, call, decided, begun.id, run, waits=request.exclusive or decided.exclusive)
-            outcome = None
-            if not (request.read_first and _is_hot(session, decided.merge)):
-                begun.sent = True
-                outcome = session.backend.commit(commit)
-                begun.sent = isinstance(outcome, Unknown)
-            if isinstance(outcome, Committed):
-                result = decided.finish(outcome.results)
-                by = "self"
-                return result
-            by = None
-            if isinstance(outcome, Conflicted) and _is_by_name(decided):
-                # the parents are elsewhere, or nothing has the name: no other writer competes, so this does not count
-                # as a lost attempt
-                return _attempt(session, request, call, begun, outcome)
-            return Met(None, decided, commit, outcome, guessed, run)
-    except (BackendUnavailable, Conflict) as error:
-        if isinstance(error, BackendUnavailable) and not error.transient:
-            raise
-        by = None
-        return Met(error)
-    finally:
-        if by is not None:
-            note_end(session, request, begun.id, 1, session.clock.monotonic() - begun.started, by)
-
-
-def _is_by_name(proposal: Proposal[Any]) -> bool:
-    """Whether its commit was to find the entity by its name."""
-    return any(isinstance(write, Update) and write.named is not None for write in proposal.writes)
-
-
-def _is_hot(session: Session, merge: Merge | None) -> bool:
-    """Whether a change is announced before it is tried: another one of its entity lost a moment ago."""
-    return merge is not None and hot_now(session, merge) is not None
+    # the rights of a user are those on the entity itself, which must be read for that
+    naming = refused is None and session.access is None
+    # a name that is taken and children are looked for only after a commit has met them
+    trusting = refused is None or refused.cause not in ("name", "not_empty")
+    decided, guessed, run = decide(session, request, trusting=trusting, naming=naming)
+    if not isinstance(decided, Proposal):
+        return decided, "value"
+    commit = commit_of(session, call, decided, begun.id, run, waits=request.exclusive or decided.exclusive)
+    outcome = None
+    if not (request.read_first and hot_now(session, decided.merge) is not None):
+        begun.sent = True
+        outcome = session.backend.commit(commit)
+        begun.sent = isinstance(outcome, Unknown)
+    if isinstance(outcome, Committed):
+        return decided.finish(outcome.results), "self"
+    if isinstance(outcome, Conflicted) and commit.by_name:
+        # the parents are elsewhere, or nothing has the name: no other writer competes, so this does not count
+        # as a lost attempt
+        return _attempt(session, request, call, begun, outcome)
+    return Met(None, decided, commit, outcome, guessed, run), None
 
 
 def note_end(

@@ -19,16 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from metastore.deadlines import GRACE, cleaning, until
-from metastore.errors import (
-    BackendUnavailable,
-    DeadlineExceeded,
-    InvalidArgument,
-    MetastoreError,
-    OutcomeUnknown,
-)
+from metastore.errors import BackendUnavailable, DeadlineExceeded, MetastoreError, OutcomeUnknown
 from metastore.kinds.registry import kind_named
 from metastore.metrics import Decided
 from metastore.operation.begun import Begun
@@ -42,9 +37,9 @@ from metastore.operation.marks import OwnMark, waits_at
 from metastore.operation.record import OperationRow, detail, tell_id, winner
 from metastore.operation.request import Call, Merge, Proposal, Request, is_known
 from metastore.operation.session import Session
-from metastore.operation.tickets import OwnTicket, carrying, without_others
+from metastore.operation.tickets import OwnTicket, carrying, sent
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
-from metastore.port.records import Step
+from metastore.port.records import Record, Step
 from metastore.port.writes import Update, Write
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
@@ -108,8 +103,8 @@ class Operation(Generic[T]):
             session.bucket,
             self._request.what,
             row.id,
-            winner=self._winner,
-            helped=self._was_helped,
+            winner=lambda: "" if self._lost_to is None else winner(session, self._lost_to, row.id),
+            helped=lambda: self._decided_by == "other",
             lost=self._begun.lost,  # a lost batch counts as an attempt
             started=self._begun.started,
             ends=row.ends,
@@ -203,20 +198,30 @@ class Operation(Generic[T]):
             self._announce_at_once(hot)
         if row.pending_on is not None:
             return self._help(row.pending_on)
+        return self._backend.in_one_go(lambda: self._decide_and_commit(number == 1 and not withdrawn, withdrawn))()
+
+    def _decide_and_commit(self, trusting: bool, withdrawn: bool) -> Callable[[], T]:
+        """Decide, and commit what this proposes; return a function that does the rest, which may wait."""
+        again, self._again = self._again, None
+        if again is not None:
+            return self._send(again, withdrawn)
         try:
-            again, self._again = self._again, None
-            decided = self._decide(trusting=number == 1 and not withdrawn) if again is None else again
+            decided, self._guessed, self._run = decide(self._session, self._request, trusting=trusting)
         except MetastoreError as error:
-            if row.caller is not None and merits(error):
-                row.keep("failed", encode_error(error))
-            raise
-        if isinstance(decided, Proposal):
-            return self._send(decided, withdrawn)
+            return partial(self._failed, error)
+        return self._send(decided, withdrawn) if isinstance(decided, Proposal) else partial(self._unchanged, decided)
+
+    def _failed(self, error: MetastoreError) -> NoReturn:
+        if self._row.caller is not None and merits(error):
+            self._row.keep("failed", encode_error(error))
+        raise error
+
+    def _unchanged(self, value: T) -> T:
         self._leases.check()
         self._decided_by = "value"
-        if row.caller is not None:
-            row.keep("unchanged", encode_value(cast(Any, decided)))
-        return decided
+        if self._row.caller is not None:
+            self._row.keep("unchanged", encode_value(cast(Any, value)))
+        return value
 
     def _take_up(self) -> T:
         """Go on from the attempt that was made before this operation began: by a batch, or by ``once.py``."""
@@ -229,13 +234,9 @@ class Operation(Generic[T]):
         assert met.proposal is not None
         self._guessed, self._run = met.guessed, met.run
         if met.commit is None or met.outcome is None:
-            return self._send(met.proposal, withdrawn=False)
+            return self._send(met.proposal, withdrawn=False)()
         self._propose(met.proposal)
         return self._answered(met.proposal, met.commit, met.outcome)
-
-    def _decide(self, *, trusting: bool) -> Proposal[T] | T:
-        decided, self._guessed, self._run = decide(self._session, self._request, trusting=trusting)
-        return decided
 
     def _announce_at_once(self, entity_id: int) -> None:
         """Announce before any attempt; once that is refused, the operation reads before it announces."""
@@ -254,14 +255,15 @@ class Operation(Generic[T]):
         self._intent.merge = self._announceable(proposal) or self._merge
         return self._intent.merge
 
-    def _send(self, proposal: Proposal[T], withdrawn: bool) -> T:
+    def _send(self, proposal: Proposal[T], withdrawn: bool) -> Callable[[], T]:
         row, held, merge = self._row, self._mark.held, self._propose(proposal)
         updated = _updated(proposal.writes)
         first = self._merge is None and self._request.read_first and not proposal.evidence
         if updated and merge is not None and (withdrawn or (first and self._intent.hot(merge))):
             # the call announced it before, or could not before this attempt: announce it where the path leads now
             self._intent.announce(updated[0])
-            return self._help(updated[0])
+            # a second withdrawal is less likely if nothing comes in between
+            return partial(self._help, updated[0], self._intent.attempt(updated[0]) if withdrawn else None)
         commit = commit_of(
             self._session,
             self._call,
@@ -278,7 +280,7 @@ class Operation(Generic[T]):
         if self._ticket.number is not None:
             commit = carrying(self._session, replace(commit, ticket=self._ticket.number, leaves=self._ticket.ids))
         row.sent = True
-        return self._answered(proposal, commit, self._committed(commit))
+        return partial(self._answered, proposal, commit, self._committed(commit))
 
     def _answered(self, proposal: Proposal[T], commit: Commit, outcome: CommitOutcome) -> T:
         row = self._row
@@ -294,13 +296,7 @@ class Operation(Generic[T]):
         return self._refused(outcome, commit)
 
     def _committed(self, commit: Commit) -> CommitOutcome:
-        try:
-            outcome = self._backend.commit(commit)
-        except InvalidArgument:
-            if not any(one.resolutions for one in commit.carries):
-                raise
-            # the refused value may belong to another operation's intent: leave those intents to their owners
-            outcome = self._backend.commit(without_others(commit))
+        outcome = sent(self._backend, commit)
         if commit.leaves and isinstance(outcome, Committed):
             self._ticket.passed()
         return outcome
@@ -359,8 +355,8 @@ class Operation(Generic[T]):
 
     # --- the outcome
 
-    def _help(self, entity_id: int) -> T:
-        ended = self._intent.help(entity_id)
+    def _help(self, entity_id: int, ended: Record | Step | None = None) -> T:
+        ended = ended or self._intent.help(entity_id)
         if isinstance(ended, Step):
             return self._ended([ended])
         return cast(T, kind_named(ended.chain[-1].kind).entity(ended))
@@ -383,13 +379,6 @@ class Operation(Generic[T]):
             if first.seq is not None:
                 return cast(T, entity_at(first, session.recent.of(first.entity_id)))
         return replay(steps, self._request.replay)
-
-    def _was_helped(self) -> bool:
-        return self._decided_by == "other"
-
-    def _winner(self) -> str:
-        """Return who won the last conflict, if the database still answers."""
-        return "" if self._lost_to is None else winner(self._session, self._lost_to, self._row.id)
 
 
 def _updated(writes: Sequence[Write]) -> list[int]:

@@ -87,11 +87,9 @@ class Fencing(Protocol):
 
     def tokens(self) -> tuple[LeaseToken, ...]:
         """Return what a commit requires. Raises LeaseLost if its time is over, or it is known to be lost."""
-        ...
 
     def refused(self) -> MetastoreError:
         """Return the error for a commit that did not find the token."""
-        ...
 
 
 @dataclass(frozen=True)

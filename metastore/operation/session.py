@@ -35,11 +35,9 @@ class Combines(Protocol):
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads."""
-        ...
 
     def perform(self, session: Session, request: Request[T], call: Call) -> T:
         """Run a request until it is committed, or settled on a value or an error."""
-        ...
 
 
 Found = Entity | tuple[Node, ...]
@@ -62,25 +60,20 @@ class Caches(Protocol):
 
     def held(self, kind: str, target: object) -> Found | None:
         """Return what is kept of a path as it is written, or of an id; None: ask with :meth:`read`. It asks nobody."""
-        ...
 
     def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
         """Return one page of a listing, at an instant of this call; ``ask`` asks the database."""
-        ...
 
     def read(self, key: Hashable, names: tuple[str, ...], ask: Callable[[], Found]) -> Found:
         """Return what is at ``names`` (() for an id) at an instant of this call; ``ask`` asks the database."""
-        ...
 
     def read_many(
         self, wanted: Sequence[tuple[Hashable, tuple[str, ...]]], ask: Callable[[], list[Found]]
     ) -> list[Found]:
         """Return the answer for each key and path, all at one instant; ``ask`` asks the database for all of them."""
-        ...
 
     def forget(self) -> None:
         """Take nothing that is kept for true any more."""
-        ...
 
 
 @dataclass

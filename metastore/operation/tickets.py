@@ -13,18 +13,18 @@ from dataclasses import replace
 from uuid import UUID
 
 from metastore.clock import process_id
-from metastore.errors import MetastoreError
+from metastore.errors import InvalidArgument, MetastoreError
 from metastore.operation.helping import BATCH, BatchSize, evidence_of, plan
 from metastore.operation.session import Session
-from metastore.port.backend import Intents
-from metastore.port.commit import Commit
+from metastore.port.backend import Intents, Reads
+from metastore.port.commit import Commit, CommitOutcome
 from metastore.port.intents import Help
 from metastore.port.records import Pending
 from metastore.port.tickets import Line
 from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
 
-__all__ = ["OwnTicket", "Watch", "carrying", "scopes_of", "without_others"]
+__all__ = ["OwnTicket", "Watch", "carrying", "scopes_of", "sent"]
 
 _PATIENCE, _LONGEST_PATIENCE = 0.25, 5.0
 """How long a head may wait without a move, at least and at most (seconds)."""
@@ -221,6 +221,14 @@ def scopes_of(backend: Intents, seen: Pending) -> Mapping[int, int]:
     return backend.scopes(sorted(wanted)) if wanted else {}
 
 
-def without_others(commit: Commit) -> Commit:
-    """Return a commit that carries nothing: the database refuses a value, and it may be another operation's."""
-    return replace(commit, carries=tuple([replace(one, resolutions=()) for one in commit.carries]))
+def sent(backend: Reads, commit: Commit) -> CommitOutcome:
+    """Send a commit; again without the intents that it carries, if the database refuses a value.
+
+    That value may be another operation's: its intent is left to its owner.
+    """
+    try:
+        return backend.commit(commit)
+    except InvalidArgument:
+        if not any(one.resolutions for one in commit.carries):
+            raise
+    return backend.commit(replace(commit, carries=tuple([replace(one, resolutions=()) for one in commit.carries])))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from metastore.deadlines import until
+from metastore.errors import DeadlineExceeded
 from metastore.operation.session import ManagerSession
 
 __all__ = ["stepping", "timed", "timing"]
@@ -40,13 +41,18 @@ def timing(session: ManagerSession, method: str, read: Callable[P, T]) -> Callab
 def stepping(session: ManagerSession, found: Iterator[T], ends: float = math.inf) -> Iterator[T]:
     """Yield what ``found`` does. Each step is a call, with the store's deadline; all of them end at ``ends``.
 
-    A step that reads several pages, because it finds nothing in them, calls ``check_time`` before each.
+    Nothing is yielded after ``ends``, whether or not the backend stops a statement then. A step that reads several
+    pages, because it finds nothing in them, calls ``check_time`` before each.
     """
     clock, seconds = session.clock, (session.outer or session).policy.deadline
-    while True:
+    more = True
+    while more:
         with until(min(ends, clock.monotonic() + seconds)):
             try:
                 one = next(found)
             except StopIteration:
-                return
-        yield one
+                more = False
+        if clock.monotonic() >= ends:
+            raise DeadlineExceeded("the timeout passed before the search was over; search less, or longer")
+        if more:
+            yield one

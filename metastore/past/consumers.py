@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from metastore.arguments import function, positive_integer, shown
-from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
-from metastore.feed.feed import changes, number_in, position_at, position_of
+from metastore.errors import EntityNotFound, HistoryGone, InvalidArgument, VersionConflict
+from metastore.feed.feed import changes, number_in, position_at
 from metastore.feed.position import check_whole, last
 from metastore.kinds.entity import Change
 from metastore.names import clean_name
@@ -50,15 +50,17 @@ class Consumers:
         check_whole(self._session)
         name, backend = clean_name(name), self._session.backend
         _check_start(start)
+        run = backend.origin.run
         row = backend.readers.consumer(name)
         if row is None:
             row = backend.readers.add_consumer(name, _start(self._session, start))
-        return Consumer(self._session, row)
+        return Consumer(self._session, row, run)
 
     def list(self) -> list[Consumer]:
         """Return all consumers, by name."""
         check_whole(self._session)
-        return [Consumer(self._session, row) for row in self._session.backend.readers.consumers()]
+        run = self._session.backend.origin.run
+        return [Consumer(self._session, row, run) for row in self._session.backend.readers.consumers()]
 
     def drop(self, name: str) -> bool:
         """Delete a consumer, so that gc no longer waits for it; False: it does not exist."""
@@ -73,8 +75,9 @@ class Consumer:
     them needs its own instance.
     """
 
-    def __init__(self, session: Session, row: ConsumerRow) -> None:
-        self._session, self.name, self._seq = session, row.name, row.seq
+    def __init__(self, session: Session, row: ConsumerRow, run: str | None) -> None:
+        """``run``: that of the server, before it was asked for the row."""
+        self._session, self.name, self._seq, self._run = session, row.name, row.seq, run
 
     def __repr__(self) -> str:
         return f"<Consumer {self.name} at {self._seq}>"
@@ -96,24 +99,49 @@ class Consumer:
         This does not move the position.
 
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
-        HistoryGone if gc has deleted unread changes: read the tables again, and ``reset`` the consumer.
+        HistoryGone if gc has deleted unread changes: read the tables again, and ``reset`` the consumer. VersionConflict
+        or EntityNotFound, as ``commit`` does, if another server has taken over and lost where the consumer is.
         """
         return self._after(self._seq, limit, unreadable)
 
     def _after(self, seq: int, limit: int, unreadable: Unreadable | None) -> list[Change]:
         limit, backend = positive_integer(limit, "a limit"), self._session.backend
-        after = position_of(backend.feed_start()[0], seq)
-        return list(islice(changes(backend, self._session.clock, after, limit, unreadable), limit))
+        while True:
+            self._check_server(seq)
+            after = position_at(backend, seq)
+            try:
+                found = list(islice(changes(backend, self._session.clock, after, limit, unreadable), limit))
+            except HistoryGone:
+                if backend.origin.run == self._run:
+                    raise
+            else:
+                if backend.origin.run == self._run:  # else some of it may be of a server that lost it
+                    return found
+
+    def _check_server(self, seq: int) -> None:
+        """Raise VersionConflict or EntityNotFound if another server has taken over, where the consumer is elsewhere."""
+        run = self._session.backend.origin.run
+        if run != self._run:
+            row = self._session.backend.readers.consumer(self.name)
+            if row is None or row.seq != seq:
+                raise self._moved(seq)
+            self._run = run
 
     def commit(self, position: str) -> None:
         """Move to a position: the next ``read`` returns changes after it. An earlier position reads changes again.
 
-        Raises VersionConflict if another instance has moved the consumer meanwhile: discard the changes that this one
-        read. This instance then knows the new position, and can continue from there. Raises EntityNotFound if the
-        consumer was dropped (create it again with ``get``), HistoryGone (see ``read``), InvalidArgument for a wrong
-        position.
+        Raises VersionConflict if another instance has moved the consumer meanwhile, or another server has taken over
+        that may lack what was read: discard what this one read. It can read on then, from where the consumer is. Raises
+        EntityNotFound if the consumer was dropped (create it again with ``get``), HistoryGone (see ``read``),
+        InvalidArgument for a wrong position.
         """
-        self._move(_readable(self._session, position))
+        try:
+            to = _readable(self._session, position)
+        except HistoryGone:
+            if self._session.backend.origin.run == self._run:
+                raise
+            raise self._lost() from None  # its own place is in the database
+        self._move(to)
 
     def reset(self, start: str) -> None:
         """Move to "now", "beginning" (see ``Consumers.get``) or a position, also after HistoryGone.
@@ -151,9 +179,11 @@ class Consumer:
         batch = self._after(seq, limit, unreadable)
         if not batch:
             return 0
-        to = number_in(self._session.backend, batch[-1].position)
+        to = seq
 
         def effect(tx: Transaction) -> None:
+            nonlocal to
+            to = self._end_of(batch)
             tx.advance = Advance(self.name, seq, to)
             row = self._session.backend.readers.consumer(self.name)
             if row is None or row.seq != seq:
@@ -164,14 +194,30 @@ class Consumer:
         self._seq = to
         return len(batch)
 
+    def _end_of(self, batch: list[Change]) -> int:
+        """Return the number of a batch's last change. Raises VersionConflict if a server without it has taken over."""
+        try:
+            return number_in(self._session.backend, batch[-1].position)
+        except HistoryGone:
+            raise self._lost() from None
+
+    def _lost(self) -> VersionConflict:
+        message = f"another server has taken over, and may lack what the consumer {self.name} has read; read again"
+        return VersionConflict(self.name, None, None, message)
+
     def _moved(self, was: int) -> EntityNotFound | VersionConflict:
         """Return the error for a consumer that another instance has moved or dropped; note its new position."""
+        run = self._session.backend.origin.run
         row = self._session.backend.readers.consumer(self.name)
         if row is None:
-            return EntityNotFound(self.name, f"the consumer {self.name} was dropped; make it again")
-        self._seq = row.seq
+            return EntityNotFound(
+                self.name,
+                f"the consumer {self.name} was dropped, or another server that took over lost it; make it again",
+            )
+        self._seq, self._run = row.seq, run
         message = (
-            f"another instance of the consumer {self.name} has moved it from {was} to {row.seq}; read again from there"
+            f"the consumer {self.name} is at {row.seq}, and not at {was}: another instance has moved it, or another "
+            "server that took over lost its last moves; read again from there"
         )
         return VersionConflict(self.name, was, row.seq, message)
 

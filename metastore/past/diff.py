@@ -25,8 +25,7 @@ from metastore.managers.any_kind import check_kind, led_to
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
 from metastore.operation.request import committed
-from metastore.operation.session import Session
-from metastore.past.reads import PastReads, reads_at
+from metastore.past.reads import PastReads
 from metastore.past.related import Between, connected, key_of
 from metastore.plain import plain
 from metastore.port.conditions import LIVE
@@ -107,26 +106,27 @@ class _Folded:
         return (late, early) if backwards else (early, late)
 
 
-def differences(session: Session, a: int, b: int, under: int | None) -> Iterator[Difference]:
-    """Yield the differences between two positions in path order; with ``under``, those at and below an entity.
+def differences(before: PastReads, after: PastReads, under: int | None) -> Iterator[Difference]:
+    """Yield what differs between two positions, in path order; with ``under``, at and below an entity.
 
     If ``a`` is later than ``b``, it yields the changes that a revert would make. Raises HistoryGone.
     """
-    return (one.difference for one in differing(session, a, b, under))
+    return (one.difference for one in differing(before, after, under))
 
 
-def differing(session: Session, a: int, b: int, under: int | None, *, hidden: bool = False) -> Iterator[Differing]:
+def differing(before: PastReads, after: PastReads, under: int | None, *, hidden: bool = False) -> Iterator[Differing]:
     """Yield the differences, each with the entity, row or relation that differs.
 
-    ``hidden``: yield everything that a revert from ``a`` to ``b`` must undo. That includes each entity that did not
-    exist at ``b`` and is below a dropped entity at ``a`` (as dropped), and the entities that are below a returning
-    entity at ``a``.
+    ``hidden``: what going back from one to the other must undo. Also yield, as dropped, each entity below one that is
+    dropped ``before``, if it was not there ``after``; and what is, ``before``, below an entity that comes back.
     """
-    before, after = reads_at(session, a), reads_at(session, b)
+    session, a, b = before.session, before.at, after.at
     low, high = sorted((a, b))
     found = list[Differing]()
     below = None if under is None else _Below(under, before, after, hidden)
     entities, relations = _folded(steps_between(session.backend, session.clock, low, high, docs=False), below)
+    for reads in (before, after):
+        reads.check()  # another server may have given the last steps, and lack some
     for some in _batches(entities.values()):
         check_time(session.clock)
         found += _differences(some, before, after, backwards=a > b, hidden=hidden)

@@ -77,6 +77,8 @@ class Plan:
     wanted: list[Differing]
     at: int
     """The position at which the plan was made."""
+    run: str | None
+    """The run of the server that gave it. Another one may have lost what it undoes, and given the ids again."""
     tried: bool = False
     goals: dict[int, Goal] = field(default_factory=dict)
     """The entities that exist after the revert, by id."""
@@ -115,13 +117,14 @@ def planned(session: Session, target: Target, kind: str | None, to: int, *, unti
 
 
 def _planned(session: Session, target: Target, kind: str | None, to: int, until: int | None) -> Plan:
-    here = now(session)
-    scope = scope_at(reads_at(session, here), target, kind) or 0
+    run, here = session.backend.origin.run, now(session)
+    present = reads_at(session, here)
+    scope = scope_at(present, target, kind) or 0
     _check_target(session, target, scope, to)
-    found = [one for one in differing(session, here, to, scope, hidden=True) if not _stays(one)]
+    found = [one for one in differing(present, reads_at(session, to), scope, hidden=True) if not _stays(one)]
     if until is not None:
         found = _without_newcomers(session, found, until)
-    plan = Plan([_in_place(one, scope) for one in found], here)
+    plan = Plan([_in_place(one, scope) for one in found], here, run)
     _fill(session, plan, scope, to)
     return plan
 

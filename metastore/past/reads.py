@@ -207,11 +207,21 @@ class PastReads:
                 answer = question(backend.past)
             except NotKept as kept:
                 raise gone(self.session, kept) from None
-            run = backend.origin.run
-            if run in self._runs:
+            if not self.check():
                 return answer
-            number_in(backend, self.position)
-            self._runs.add(run)  # then ask again: the answer may be from the previous server
+            # ask again: the answer may be of the server before
+
+    def check(self) -> bool:
+        """Look whether the server that answers has all up to the position; return whether it is another one by now.
+
+        Raises HistoryGone.
+        """
+        run = self.session.backend.origin.run
+        if run in self._runs:
+            return False
+        number_in(self.session.backend, self.position)
+        self._runs.add(run)
+        return True
 
 
 def _after(above: tuple[Node, ...], lookup: Lookup) -> Lookup:

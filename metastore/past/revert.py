@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from metastore.clock import process_id
-from metastore.errors import EntityAlreadyExists, EntityNotFound
+from metastore.errors import EntityAlreadyExists, EntityNotFound, VersionConflict
 from metastore.feed.feed import newest_up_to, number_in
 from metastore.feed.position import now
 from metastore.managers.target import Target
@@ -86,7 +86,7 @@ def _at_once(
 
     def go_back(tx: Transaction) -> Plan:
         number_in(session.backend, there)  # another server may have taken over, and lack it
-        if plans[-1].tried:
+        if plans[-1].tried or plans[-1].run != session.backend.origin.run:
             plans.append(planned(session, target, kind, to, until=first))
         plans[-1].tried = True
         Undoing(session, tx, to, plans[-1]).run(plans[-1].steps())
@@ -115,6 +115,9 @@ def _in_chunks(session: Session, to: int, there: str, plan: Plan, call: Call) ->
 def _chunk(session: Session, to: int, there: str, plan: Plan, steps: list[Step]) -> Callable[[Transaction], None]:
     def go_back(tx: Transaction) -> None:
         number_in(session.backend, there)
+        if plan.run != session.backend.origin.run:
+            message = "the server was started again, or another one has taken over: call revert again, for the rest"
+            raise VersionConflict("", None, None, message)
         Undoing(session, tx, to, plan).run(steps)
 
     return go_back

@@ -18,7 +18,7 @@ from metastore.kinds.secret import PREFIX, kept_readable
 from metastore.kinds.table.dropping import MARKER
 from metastore.managers.attempts.alter import rewrite
 from metastore.managers.drops.parts import marked_by
-from metastore.managers.mutation import Mutation, first_entity
+from metastore.managers.mutation import first_entity, mutate
 from metastore.managers.owned import OwnedManager
 from metastore.managers.owned_rows import Row
 from metastore.managers.statistics import revert_partition_statistics
@@ -183,9 +183,7 @@ class Undoing:
             names = tuple([node.name for node in record.chain])
             return rewrite(kind, record, names, doc, "[]", self._session.principal)
 
-        Mutation(verb="revert", target=entity, attempt=attempt, replay=first_entity, exclusive=False).run(
-            self._session, kind, Call()
-        )
+        mutate(self._session, kind, Call(), "revert", entity, attempt, first_entity, exclusive=False)
 
     def _write_rows(self, owner: Entity, kind: str) -> None:
         old = {row.name: row.doc for row in rows_of(self._then, owner.id, kind) if marked_by(row) is None}

@@ -7,9 +7,9 @@ round trip. A function is typed on the protocol that it uses, so that its signat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from metastore.port.commit import Commit, CommitOutcome
@@ -80,6 +80,7 @@ DRIFT = 60_000_000
 """How far a caller's clock may be from the database's (µs): it dates the operation ids that callers give."""
 
 
+T = TypeVar("T")
 Guards = Sequence[tuple[int, int]]
 """(id, scope version) of each scope under which a page is read."""
 
@@ -93,66 +94,52 @@ class Reads(Protocol):
     @property
     def origin(self) -> Origin:
         """Which database this is, as it was read last. All entities that come from it carry it."""
-        ...
 
     def identify(self) -> Origin:
         """Read again which database this is: a restore through another store makes it another one."""
-        ...
 
     def commit(self, commit: Commit) -> CommitOutcome:
         """Apply ``commit`` atomically, in one attempt. Return Committed if and only if everything was applied."""
-        ...
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path over live nodes as far as it leads."""
-        ...
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         """Return each entity, in whatever state; None: it was purged."""
-        ...
 
     def hold(self, guards: Guards) -> bool:
         """Whether all these (id, scope version) are true, at one instant."""
-        ...
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
         """Whether an entity has live children besides these."""
-        ...
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
     ) -> RowPage[Child]:
         """Return at most ``limit`` children in this state after (key, id), ordered by key and id."""
-        ...
 
     def names(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards
     ) -> RowPage[tuple[str, str]]:
         """Return (key, name) of at most ``limit`` live children after the key ``after``, ordered by key."""
-        ...
 
     def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
         """Return the child that has a name: it is live, or it is being dropped in steps. At most one."""
-        ...
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         """Return the child of this kind and name that was dropped last and can be restored; None: there is none."""
-        ...
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         """Return at most ``limit`` owned rows after the name ``after``, ordered by name."""
-        ...
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         """Return the owned row of each (owner, name); None: there is none."""
-        ...
 
     def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
         """Return the entity at a path, or with an id, and its owned rows of two kinds that have one of these names.
 
         None: no live entity has the path, or no entity, in any state, has the id.
         """
-        ...
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         """Return the entity at a path, or with an id, and the relations of ``kind`` that go from it.
@@ -160,7 +147,6 @@ class Reads(Protocol):
         ``above``: those that go from the entities above it too. ``doc``: with its document. None: no live entity has
         the path, or no entity, in any state, has the id.
         """
-        ...
 
     def relating(
         self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
@@ -170,22 +156,18 @@ class Reads(Protocol):
         Those after (value, from_id, column_id), in that order; with ``value`` only those that have it. None: no entity
         has this id.
         """
-        ...
 
     def related_page(self, from_id: int, kind: str, after: tuple[int, int, str], limit: int) -> Relating | None:
         """Return an entity and the next ``limit`` relations of ``kind`` that go from it, live or not.
 
         Those after (slot, column_id, value), in that order, without documents. None: no entity has this id.
         """
-        ...
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         """Return the relations of ``kind`` in each (from_id, slot), in no order."""
-        ...
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         """Return the steps of an entity or owned row with a version greater than ``after``."""
-        ...
 
 
 class Rights(Protocol):
@@ -193,29 +175,24 @@ class Rights(Protocol):
 
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
         """Return a user's rights at these entities, in whatever state they are, and at the children of ``below``."""
-        ...
 
     def nodes(self, ids: Sequence[int]) -> dict[int, tuple[Node, ...]]:
         """Return the nodes that lead to each entity, in whatever state it is. Those that were purged are left out."""
-        ...
 
     def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
         """Follow a path from the root; return also the rights, at its nodes, of the user of this name in its metalake.
 
         Both are of one instant.
         """
-        ...
 
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         """Follow a path, and say whether these guards are true at the same instant.
 
         The answer for a path that leads nowhere may be False in any case.
         """
-        ...
 
     def by_id_holding(self, ids: Sequence[int], guards: Guards) -> tuple[list[Known | None], bool]:
         """Return each entity, and whether these guards are true at the same instant; as ``resolve_holding``."""
-        ...
 
     def children_chosen(
         self,
@@ -229,13 +206,11 @@ class Rights(Protocol):
         chosen: Chosen,
     ) -> RowPage[Child]:
         """Return the same as ``children``, for the chosen ones only. The documents of others are not read."""
-        ...
 
     def names_chosen(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards, chosen: Chosen
     ) -> RowPage[tuple[str, str]]:
         """Return the same as ``names``, for the chosen ones only."""
-        ...
 
 
 class Intents(Protocol):
@@ -246,26 +221,21 @@ class Intents(Protocol):
 
         Its one result says when, and in place of a version how many other intents the entity had.
         """
-        ...
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
         """Return an entity with its ``limit`` oldest intents, and the row of the operation that asks.
 
         ``ticket``: look at the same instant who is in line before it.
         """
-        ...
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
         """Return the scope version of each guard that exists."""
-        ...
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
         """Return what became of an intent, or how many are before it."""
-        ...
 
     def help(self, help: Help) -> CommitOutcome:
         """Resolve intents. One attempt; a result for each of them."""
-        ...
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
         """Make everything impossible that was sent for this operation and is not applied yet.
@@ -274,7 +244,6 @@ class Intents(Protocol):
         OutcomeUnknown if the row is missing and gc may have deleted one that is ``life`` seconds old: the operation may
         have been applied.
         """
-        ...
 
     def confirm(self, operation_id: UUID) -> list[Step]:
         """Return what ``steps`` does, once it is as durable as a commit that was answered.
@@ -282,15 +251,12 @@ class Intents(Protocol):
         A commit may be readable before that: a server that is told to stop while it waits for a replica applies the
         commit all the same. One server reads and confirms: after a fail-over another one may lack what was read.
         """
-        ...
 
     def cancel(self, operation_id: UUID) -> bool:
         """Withdraw an intent; False: it is not pending."""
-        ...
 
     def steps(self, operation_id: UUID) -> list[Step]:
         """Return what an operation wrote."""
-        ...
 
 
 class Marks(Protocol):
@@ -298,19 +264,15 @@ class Marks(Protocol):
 
     def mark(self, mark: Mark) -> CommitOutcome:
         """Set a mark, unless there is one or others have their turn. One attempt, which never waits for a mark."""
-        ...
 
     def unmark(self, entity_id: int, operation_id: UUID) -> bool:
         """Remove the mark of this operation; False: the mark was gone already."""
-        ...
 
     def marked(self, ids: Sequence[int]) -> list[Marked]:
         """Return what is in the way at these guards."""
-        ...
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:
         """Remove a mark of this other operation that has expired, with a new scope version; False: there is none."""
-        ...
 
 
 class Content(Protocol):
@@ -318,15 +280,12 @@ class Content(Protocol):
 
     def find(self, search: Search) -> Matches:
         """Return the matches among the next rows of a scan; all of it is true at one instant."""
-        ...
 
     def search_sizes(self, span: Span, most: Sizes) -> Sizes:
         """Return how many rows each way to look for something would read, counted up to ``most`` of each."""
-        ...
 
     def stats(self, since: int, limit: int) -> DatabaseStats:
         """Return what ``metastore stats`` shows: of the last ``since`` microseconds, at most ``limit`` of each."""
-        ...
 
     def snapshot(self) -> AbstractContextManager[TableSnapshot]:
         """Read whole tables at one instant, while other clients go on writing.
@@ -334,11 +293,9 @@ class Content(Protocol):
         Only ``verify`` and exports use it: they alone may keep a (read-only) transaction open while Python runs. The
         same thread must not call another method of the backend meanwhile.
         """
-        ...
 
     def restorer(self) -> Restorer:
         """Return what writes rows below the managers, in bulk: only for the restore of a whole database."""
-        ...
 
 
 class Database(Protocol):
@@ -346,27 +303,28 @@ class Database(Protocol):
 
     def now(self) -> int:
         """Return the database's time, in microseconds since 1970."""
-        ...
 
     def reserve_ids(self, count: int) -> list[int]:
         """Return new ids, which no other client gets."""
-        ...
 
     def format(self) -> tuple[int, int] | None:
         """Return the format of the schema and the oldest one it is compatible with; None: the schema does not exist."""
-        ...
 
     def pool_use(self) -> PoolUse | None:
         """Return how many connections are in use; None: the backend has none."""
-        ...
 
     def ping(self) -> None:
         """Ask the database for an answer. Raises BackendUnavailable."""
-        ...
+
+    def in_one_go(self, work: Callable[[], T], *, for_many: bool = False) -> T:
+        """Return what ``work`` returns, which sends several messages. No other work of the process comes in between.
+
+        (In an async store the event loop would run all tasks that can run between two messages. So ``work`` does not
+        sleep: it has a thread to itself. ``for_many``: other calls wait for it.)
+        """
 
     def close(self) -> None:
         """Close all connections."""
-        ...
 
 
 class Backend(Reads, Rights, Intents, Marks, Tickets, Feed, Upkeep, Content, Database, Protocol):
@@ -375,22 +333,18 @@ class Backend(Reads, Rights, Intents, Marks, Tickets, Feed, Upkeep, Content, Dat
     @property
     def leases(self) -> LeaseRows:
         """The rows of the leases."""
-        ...
 
     @property
     def past(self) -> PastRows:
         """Reads of the past."""
-        ...
 
     @property
     def readers(self) -> Readers:
         """Pins, and consumers of the feed."""
-        ...
 
     @property
     def secret_keys(self) -> SecretKeys:
         """The data keys of encrypted properties."""
-        ...
 
 
 @runtime_checkable
@@ -399,4 +353,3 @@ class Embedded(Protocol):
 
     def migrate(self) -> None:
         """Make or upgrade the schema."""
-        ...

@@ -6,8 +6,8 @@ what one of them finds hurts no other. A batch means what its members mean one a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Final, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from collections.abc import Hashable, Sequence
+from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from metastore.port.commit import Conflicted, Unknown
@@ -28,8 +28,6 @@ __all__ = [
     "Taken",
     "Written",
 ]
-
-T = TypeVar("T")
 
 
 class Below(NamedTuple):
@@ -162,14 +160,6 @@ class Batches(Protocol):
         False: no such child exists, and no entity of that name is being dropped. True: more must be asked, because the
         parents are not where they were seen, or one of that name is being dropped.
         """
-        ...
-
-    def in_one_go(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, which sends several messages. No other work of the process comes in between.
-
-        (In an async store the event loop would run all tasks that can run between two messages.)
-        """
-        ...
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         """Apply each of these by itself, in one transaction. One attempt.
@@ -177,4 +167,3 @@ class Batches(Protocol):
         ``patience``: how long to wait for others' locks, in milliseconds, before it gives up with "busy" and applies
         nothing; 0: skip locked rows. Conflicted: it applied nothing.
         """
-        ...

@@ -21,7 +21,7 @@ from uuid import UUID
 from metastore.port.conditions import Caller, Guard, LeaseToken, Read
 from metastore.port.intents import Help
 from metastore.port.value import value
-from metastore.port.writes import Advance, Result, Write
+from metastore.port.writes import Advance, Result, Update, Write
 
 __all__ = ["Cause", "Commit", "CommitOutcome", "Committed", "Conflicted", "Unknown"]
 
@@ -66,6 +66,11 @@ class Commit:
     another run applies nothing. None: the run at the moment when the commit is sent."""
     reason: str | None = None
     """Why it is done, in its caller's words. Each of its rows keeps it."""
+
+    @property
+    def by_name(self) -> bool:
+        """Whether it names what it updates, instead of its id."""
+        return any(isinstance(write, Update) and write.named is not None for write in self.writes)
 
 
 Cause = Literal[

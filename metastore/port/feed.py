@@ -32,7 +32,6 @@ class Hearing(Protocol):
 
     def wait(self, seconds: float) -> bool:
         """Return True when a hint came; False after ``seconds``."""
-        ...
 
 
 class Feed(Protocol):
@@ -44,46 +43,36 @@ class Feed(Protocol):
         ``held`` is False if later steps exist that are not decided yet: ask again. Without ``docs``, only the
         steps of relations have their documents. Without ``changes`` too, no step has its changes either.
         """
-        ...
 
     def steps_at(self, positions: Sequence[int]) -> list[Step]:
         """Return the steps that are at these positions, ordered by position, with their documents."""
-        ...
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         """Return the decided steps after a position, at most ``limit`` and one more, and those that fill ``gaps``."""
-        ...
 
     def hearing(self) -> AbstractContextManager[Hearing | None]:
         """Hear hints while the block runs; None: no hint can be heard."""
-        ...
 
     def hint(self, *, send: bool) -> bool:
         """Tell followers of the feed about new changes; False: nobody hears it.
 
         Without ``send``, it only asks whether somebody would hear it.
         """
-        ...
 
     def feed_start(self) -> tuple[str, int]:
         """Return the epoch and the last position that gc has removed. See :func:`on_timeline`."""
-        ...
 
     def unbroken(self, seq: int) -> bool:
         """Whether the steps that were made shortly before the one at a position leave no gap.
 
         A gap is a position of a commit that failed, or of one that a fail-over lost. True on a replica.
         """
-        ...
 
     def event_at(self, seq: int) -> tuple[UUID | None, bool]:
         """Return which operation has a position, and whether this is a replica, which may not have it yet."""
-        ...
 
     def watermark(self) -> Watermark:
         """Return how far positions have been drawn by now."""
-        ...
 
     def decided(self, watermark: Watermark) -> bool:
         """Whether each position up to a watermark is decided: a snapshot from now on shows all that were committed."""
-        ...

@@ -138,7 +138,6 @@ class Waker(Protocol):
 
     def wait(self, seconds: float) -> None:
         """Return after ``seconds``, or earlier when something changed that may concern the waiter."""
-        ...
 
 
 class LeaseRows(Protocol):
@@ -146,39 +145,32 @@ class LeaseRows(Protocol):
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:
         """Take leases. Writes an event *acquire* or *takeover* for each, whose version is the token."""
-        ...
 
     def renew(self, held: Sequence[LeaseToken], ttl: int) -> int | None:
         """Let leases last for ``ttl`` from now; return when they end. None: one of them has another token by now."""
-        ...
 
-    def release(self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None) -> int:
+    def release(
+        self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None
+    ) -> int | Conflicted | Unknown:
         """Free leases that still have these tokens, wake waiters, and return how many. Each gets an event *release*."""
-        ...
 
-    def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool:
+    def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool | Conflicted | Unknown:
         """Free a lease, whichever holder has it; False: it has none. Writes an event *break*."""
-        ...
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
         """Note a token; None: it is not greater than the one of another holder. Writes an event *mirror*."""
-        ...
 
     def rows(self, names: Sequence[str] | None, after: str, limit: int) -> tuple[int, list[LeaseRow]]:
         """Return the time, and the leases with these ``names``; None: the held leases after the name ``after``."""
-        ...
 
     def enter(self, names: Sequence[str], owner: str) -> int:
         """Join the queue for these names; return the ticket."""
-        ...
 
     def leave(self, ticket: int, names: Sequence[str]) -> None:
         """Leave the queue, and wake the next waiter if the lease is free."""
-        ...
 
     def waker(self, ticket: int, names: Sequence[str]) -> AbstractContextManager[Waker]:
         """Return a waker for the waiter with this ticket, which watches these names."""
-        ...
 
     def stage(
         self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None
@@ -187,35 +179,27 @@ class LeaseRows(Protocol):
 
         Returns whether it did; None: the same value was left behind, and is being cleaned up.
         """
-        ...
 
     def staged(self, lease_id: int, token: int) -> list[Staged]:
         """Return the values staged under a token that are not published, oldest first."""
-        ...
 
     def left_behind(self, after: UUID, limit: int) -> list[Staged]:
         """Return unpublished values staged under tokens that no lease has any more, ordered by id, after ``after``."""
-        ...
 
     def doom(self, staged_id: UUID) -> bool:
         """Forbid staging this value again. False: it is staged under a token that a lease has, or was published."""
-        ...
 
     def forget_published(self) -> None:
         """Delete rows published under tokens that no lease has any more, unless their value was left behind too."""
-        ...
 
     def unstage(self, ids: Sequence[UUID]) -> None:
         """Delete these staged rows."""
-        ...
 
     def fenced(self, lease_id: int, after: int, limit: int) -> list[Fenced]:
         """Return commits made under a lease, ordered by position, after ``after``."""
-        ...
 
     def forget_waiters(self, before: int) -> None:
         """Delete waiters that were last alive before a time."""
-        ...
 
 
 def fences(held: Sequence[LeaseToken]) -> str:

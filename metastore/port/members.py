@@ -116,20 +116,16 @@ class Wake(Protocol):
 
     def wait(self, seconds: float) -> None:
         """Wait for an announcement, at most so many seconds."""
-        ...
 
     def wake(self) -> None:
         """End the wait. Another thread may call it."""
-        ...
 
     def close(self) -> None:
         """Give the connection back."""
-        ...
 
     @property
     def listens(self) -> bool:
         """Whether announcements wake it; if not, it only waits for the time to pass."""
-        ...
 
 
 class MemberRows(Protocol):
@@ -141,19 +137,15 @@ class MemberRows(Protocol):
 
     def wake(self) -> Wake:
         """Return what to wait with, and a connection in which a member asks."""
-        ...
 
     def join(self, wake: Wake, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
         """Register; remove ``before``, a registration of this process whose lease is over. Durable at the return."""
-        ...
 
     def begin(self, wake: Wake) -> int:
         """Let a new generation begin, which ends that of commits without announcement; return a transaction id."""
-        ...
 
     def oldest(self, wake: Wake) -> int:
         """Return the oldest transaction that runs."""
-        ...
 
     def look(
         self, wake: Wake, member: Membership, apply: Callable[[Sequence[Announcement]], bool], *, renew: bool
@@ -164,19 +156,15 @@ class MemberRows(Protocol):
         gone, or it comes from a backup. An announcement that was read on one connection is never acknowledged on
         another: after a crash, the server gives transaction ids again.
         """
-        ...
 
     def leave(self, wake: Wake | None, member: Membership) -> None:
         """Remove a registration whose lease is over."""
-        ...
 
     def members(self) -> list[MemberRow]:
         """Return all members, and how far they are."""
-        ...
 
     def evict(self, member_id: int, *, force: bool) -> bool:
         """Remove a member that has not renewed for its ttl; with ``force``, any. False: there is none to remove."""
-        ...
 
     def tidy(self, wake: Wake) -> None:
         """Remove members that were silent for their ttl, and announcements whose owners are gone.
@@ -184,7 +172,6 @@ class MemberRows(Protocol):
         An owner that waits, or whose call may still take place, is not gone: that depends on the longest ttl of all
         members, and not on this member's.
         """
-        ...
 
 
 @runtime_checkable
@@ -194,4 +181,3 @@ class Announces(Protocol):
     @property
     def cache_members(self) -> MemberRows:
         """The rows of the members."""
-        ...

@@ -80,74 +80,58 @@ class PastRows(Protocol):
 
     def resolve(self, at: int, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path over the nodes that were live then, as far as it leads."""
-        ...
 
     def by_id(self, at: int, ids: Sequence[int], *, docs: bool = True) -> list[Known | None]:
         """Return each entity as it was then, in whatever state; None: there was none, or it is purged."""
-        ...
 
     def ways(self, at: int, ids: Sequence[int]) -> dict[int, Way]:
         """Return what led to each entity then, in whatever state; without those that ``by_id`` returns None for."""
-        ...
 
     def children(
         self, at: int, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int
     ) -> list[Child]:
         """Return at most ``limit`` children that were in this state after (key, id), ordered by key and id."""
-        ...
 
     def owned(self, at: int, owner_id: int, kind: str, after: str, limit: int) -> list[OwnedRecord]:
         """Return at most ``limit`` owned rows after the name ``after``, ordered by name."""
-        ...
 
     def owned_by_name(
         self, at: int, owner_ids: Sequence[int], kind: str, names: Sequence[str]
     ) -> list[OwnedRecord | None]:
         """Return the owned row of each owner and name; None: there was none."""
-        ...
 
     def related(self, at: int, from_ids: Sequence[int], kind: str) -> list[OwnedRecord]:
         """Return the relations of a kind that went from these entities, as their rows, in no order."""
-        ...
 
     def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
         """Return the relations of a kind that led to an entity, as rows of the end that each goes from, in no order."""
-        ...
 
     def rows(self, at: int, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
         """Return what had an id from ``low`` up to, not including, ``high``: entities, owned rows, relations, by id.
 
         ``kinds``: only these.
         """
-        ...
 
     def last_id(self) -> int:
         """Return an id that no entity or owned row exceeds."""
-        ...
 
     def history(self, at: int, entity_id: int, after: int, limit: int) -> list[Step]:
         """Return the steps up to the position of an entity or owned row with a version greater than ``after``."""
-        ...
 
     def check(self, at: int) -> None:
         """Raise NotKept if the past at a position is not whole."""
-        ...
 
     def since(self) -> int:
         """Return the first position from which on the past is whole."""
-        ...
 
     def times(self, after: int, limit: int) -> list[tuple[int, int]]:
         """Return (position, time in µs) of the next steps after a position."""
-        ...
 
     def later(self, after: int) -> tuple[int, int | None]:
         """Return how many steps come after a position, and when the first was made (µs); None: there is none."""
-        ...
 
     def newest(self, until: int) -> Step | None:
         """Return the newest step up to a position."""
-        ...
 
 
 class Readers(Protocol):
@@ -158,36 +142,27 @@ class Readers(Protocol):
 
         It waits for a gc that is about to raise ``past_from``. Raises NotKept if the past at the position is not whole.
         """
-        ...
 
     def pins(self) -> list[PinRow]:
         """Return all pins that have not expired, by name."""
-        ...
 
     def extend(self, name: str, seconds: float) -> bool:
         """Let a pin expire only after ``seconds`` from now; False: the pin is gone already."""
-        ...
 
     def unpin(self, name: str) -> bool:
         """Remove a pin; False: there is none."""
-        ...
 
     def consumer(self, name: str) -> ConsumerRow | None:
         """Return a consumer; None: there is none."""
-        ...
 
     def consumers(self) -> list[ConsumerRow]:
         """Return all consumers, by name."""
-        ...
 
     def add_consumer(self, name: str, seq: int) -> ConsumerRow:
         """Insert a consumer at a position; return it, or the one that has the name already."""
-        ...
 
     def move_consumer(self, name: str, seq: int, to: int) -> bool:
         """Compare-and-swap the position of a consumer; False: it is not at ``seq`` any more."""
-        ...
 
     def drop_consumer(self, name: str) -> bool:
         """Remove a consumer; False: there is none."""
-        ...

@@ -146,14 +146,14 @@ class Step(NamedTuple):
     action: str
     principal: str | None
     time: int
-    path_before: str | None
-    path_after: str | None
-    changes: str | None
-    scope_version: int | None
-    in_use: bool | None
-    doc: str | None
-    created_by: str | None
-    created_at: int | None
+    path_before: str | None = None
+    path_after: str | None = None
+    changes: str | None = None
+    scope_version: int | None = None
+    in_use: bool | None = None
+    doc: str | None = None
+    created_by: str | None = None
+    created_at: int | None = None
     attempt: int | None = None
     deadline: int | None = None
     digest: str | None = None

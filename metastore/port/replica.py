@@ -48,11 +48,9 @@ class ReplicaBackend(Backend, Protocol):
 
         A replica that restarts after a crash may show an older state than before.
         """
-        ...
 
     def shown(self) -> Shown:
         """Return what the database shows now."""
-        ...
 
 
 @runtime_checkable
@@ -61,9 +59,7 @@ class Restarts(Protocol):
 
     def when_started(self, forget: Callable[[], None]) -> None:
         """Call ``forget`` before the first answer of a server that was started since, or of another one."""
-        ...
 
     @property
     def known_origin(self) -> Origin | None:
         """Return the backend's origin, if that needs no question to the server."""
-        ...

@@ -28,6 +28,7 @@ __all__ = [
     "raise_not_empty",
     "raise_overtaken",
     "raise_taken",
+    "required",
     "stored",
     "under_way",
 ]
@@ -86,15 +87,12 @@ class Restorer(Protocol):
 
         Raises InvalidArgument for a database that is not empty, or into which another source is being restored.
         """
-        ...
 
     def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
         """Write all rows, and ``mark`` as the last mark. Raises InvalidArgument if ``last`` is not the last one."""
-        ...
 
     def finish(self, token: str, last: int, ending: Ending) -> None:
         """Write the ending, and open the database for use."""
-        ...
 
 
 class Under(NamedTuple):
@@ -146,3 +144,10 @@ def raise_not_empty() -> NoReturn:
 def raise_overtaken() -> NoReturn:
     """Raise the error for a step that another process has done."""
     raise InvalidArgument("another process imports the same file into this database; let it finish")
+
+
+def required(there: Under | None, token: str, last: int) -> Under:
+    """Return the restore that is under way: it must be of this source, and as far. Raises InvalidArgument."""
+    if there is None or (there.token, there.mark) != (token, last):
+        raise_overtaken()
+    return there

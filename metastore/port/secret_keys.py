@@ -36,23 +36,18 @@ class SecretKeys(Protocol):
 
     def rows(self) -> list[KeyRow]:
         """Return all data keys, by number."""
-        ...
 
     def add(self, number: int, wrapped: str, wrapper: str) -> KeyRow:
         """Insert a data key; return it, or the one that has the number already."""
-        ...
 
     def rewrap(self, row: KeyRow, wrapped: str | None, wrapper: str) -> bool:
         """Replace what wraps a key (None: destroy it) if the row is still as it was; False: it is not."""
-        ...
 
     def redact(self, rows: Sequence[Redaction]) -> int:
         """Replace texts of history, all in one commit; return how many rows had not changed meanwhile."""
-        ...
 
     def erase(self) -> bool:
         """Overwrite replaced and deleted bytes in the database's own files; False: such bytes may be left.
 
         It may take long, and changes nothing that a reader sees. Call it outside of a commit.
         """
-        ...

@@ -30,27 +30,21 @@ class TableSnapshot(Protocol):
         ``order``, text by code point; NULLs come first or last. Booleans may be 0 and 1, UUIDs may be strings. Several
         iterators may be read at the same time.
         """
-        ...
 
     def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
         """Yield ``columns`` of the guard rows below these parents, ordered by parent, family, key and id.
 
         Only rows of live entities, unless ``gone``. Values are as in :meth:`rows`.
         """
-        ...
 
     def numbers(self) -> tuple[int, int]:
         """Return the last id and the last position that were drawn, or later ones."""
-        ...
 
     def cached(self) -> list[str]:
         """Return the sequences with a cache: a session draws several numbers at once, out of order."""
-        ...
 
     def damaged(self) -> Iterator[str]:
         """Yield what the database's own check of its file finds. Only SQLite has one."""
-        ...
 
     def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
         """Yield table, id and column of each text that is not UTF-8. Only SQLite can hold one."""
-        ...

@@ -51,7 +51,6 @@ class Notices(Protocol):
 
         At most so many seconds; while notices arrive, at most ``longest``.
         """
-        ...
 
 
 class Tickets(Protocol):
@@ -60,22 +59,18 @@ class Tickets(Protocol):
     @property
     def notices(self) -> Notices | None:
         """Who tells those that wait; None: nobody does."""
-        ...
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
         """Take a ticket for these entities, behind all existing ones; return its number.
 
         ``patience``: how long others wait for it if it does not move at the head (seconds).
         """
-        ...
 
     def line(self, ids: Sequence[int], ticket: int | None) -> Line:
         """Return the line before a ticket on any of these entities; None: the whole line."""
-        ...
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
         """Remove a ticket; False: it was gone already.
 
         ``gap``: for so long the tickets on these entities do not count, those of the next ones too (seconds).
         """
-        ...

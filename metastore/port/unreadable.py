@@ -45,7 +45,6 @@ T = TypeVar("T")
 class _Readable(Protocol):
     def read_all(self) -> None:
         """Decode everything. Raises UnreadableRow."""
-        ...
 
 
 def reason(error: Exception) -> str:

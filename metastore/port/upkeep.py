@@ -40,34 +40,27 @@ class Upkeep(Protocol):
 
     def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
         """Return the next entities that were dropped before ``time`` (µs since 1970), and are not purging yet."""
-        ...
 
     def purging(self, after: Gone, limit: int) -> list[Gone]:
         """Return the next entities that wait for their deletion."""
-        ...
 
     def below(self, entity_ids: Sequence[int], limit: int) -> list[int]:
         """Return children of these entities, in whatever state."""
-        ...
 
     def delete_relations(self, ids: Sequence[int], limit: int) -> int:
         """Delete at most ``limit`` relations of each of these entities, which are purging; return how many."""
-        ...
 
     def sweep_relations(self, after: int, limit: int) -> Sweep:
         """Look at ``limit`` relations after an id; delete the ones that have a purged end."""
-        ...
 
     def delete_columns(self, relation_ids: Sequence[int]) -> None:
         """Delete relations of columns that were dropped."""
-        ...
 
     def delete_entities(self, ids: Sequence[int]) -> int:
         """Delete entities that no path leads to any more, with their owned rows, unless they have children.
 
         Their relations must be gone: see ``delete_relations``.
         """
-        ...
 
     def forget(self, before: int) -> None:
         """Refuse operation ids that are older than ``before`` (µs since 1970) from now on, so that gc may delete them.
@@ -75,15 +68,12 @@ class Upkeep(Protocol):
         If an earlier call set a limit that lies ahead of the clock, it is lowered to the clock. The clock was set back
         since then, and no id would be accepted until it reaches the limit again.
         """
-        ...
 
     def forget_tickets(self) -> None:
         """Remove the tickets whose owners have died, and which no waiter has removed."""
-        ...
 
     def forget_pins(self) -> None:
         """Remove the pins that have expired."""
-        ...
 
     def delete_steps(self, limits: HistoryLimits, after: int, limit: int) -> tuple[int | None, int, int]:
         """Look at ``limit`` steps after a position; delete those within the limits that nothing needs.
@@ -93,4 +83,3 @@ class Upkeep(Protocol):
         raised to the position of its successor. Returns the last position looked at (None: there were none), and how
         many versions and how many other steps were deleted.
         """
-        ...

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import LOCATION, URI, PropertiesUpdateSummary
 from pyiceberg.catalog import MetastoreCatalog as _PyIcebergBase
-from pyiceberg.exceptions import NoSuchPropertyException
+from pyiceberg.exceptions import ForbiddenError, NoSuchPropertyException
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
@@ -23,6 +23,7 @@ from metastore.pyiceberg.commits import Commits, TableCommit, TableCreation, ans
 from metastore.pyiceberg.layouts import check_layout, format_version
 from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, namespace_names, parts, property_texts, table_names
+from metastore.pyiceberg.neighbours import Neighbours
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.opening import migrated, opened
 from metastore.pyiceberg.places import Places, check_own, check_own_metadata
@@ -65,7 +66,8 @@ class MetastoreCatalog(_PyIcebergBase):
         with errors_of_iceberg():
             root = (self.properties.get(_METALAKE, "lake"), self.properties.get(_CATALOG, name))
             store = opened(uri)
-            self._stand_on(store, root, Once(store), None, Places(self.properties, trusting=True), merging=True)
+            places = Places(self.properties, trusting=True)
+            self._stand_on(store, root, Once(store), None, places, Neighbours(store), merging=True)
             self._make_root()
 
     @classmethod
@@ -76,6 +78,7 @@ class MetastoreCatalog(_PyIcebergBase):
         properties: Properties,
         once: Once | None = None,
         leases: Leases | None = None,
+        neighbours: Neighbours | None = None,
         *,
         allowed: Iterable[str] = (),
         merging: bool = False,
@@ -83,16 +86,17 @@ class MetastoreCatalog(_PyIcebergBase):
     ) -> MetastoreCatalog:
         """Return the catalog ``root`` (metalake, catalog) of an open store, for a server. It reads and creates nothing.
 
-        ``once``: the idempotency key of the only request that uses this catalog. ``leases``: the leases with which lost
-        commits wait in line; a user's store has none. ``allowed``: folders besides the warehouse in which files may
-        lie. ``merging``: appends are rebased even if a requirement of the client fails. ``of_users``: users whose
-        rights are checked have tables in this catalog too. The properties of a table cannot name code or endpoints
-        here.
+        ``once``: the idempotency key of the only request that uses this catalog. ``leases``: those in whose line lost
+        commits wait; a user's store has none. ``neighbours``: of the whole store. ``allowed``: folders besides the
+        warehouse where files may lie. ``merging``: appends are rebased although a requirement of the client is false.
+        ``of_users``: users whose rights are checked have tables there too. The properties of a table cannot name code
+        or endpoints here.
         """
         catalog = cls.__new__(cls)
         _PyIcebergBase.__init__(catalog, root[1], **properties)
         places = Places(properties, trusting=False, allowed=allowed, of_users=of_users or is_of_user(store))
-        catalog._stand_on(store, root, once or Once(store), leases, places, merging=merging)  # noqa: SLF001  (this class)
+        around = neighbours or Neighbours(store)
+        catalog._stand_on(store, root, once or Once(store), leases, places, around, merging=merging)  # noqa: SLF001  (this class)
         return catalog
 
     def _stand_on(
@@ -102,18 +106,21 @@ class MetastoreCatalog(_PyIcebergBase):
         once: Once,
         leases: Leases | None,
         places: Places,
+        neighbours: Neighbours,
         *,
         merging: bool,
     ) -> None:
+        self._neighbours = neighbours
         self._store = store
         self._root = root
         self._once = once
         self._namespaces = Namespaces(store, root, once)
         self._places = places
-        self._tables = Tables(store, root, self._namespaces, self._places, once)
+        self._tables = Tables(store, root, self._namespaces, self._places, once, neighbours)
         self._io = self._places.io
         self._views = Views(store, root, self._places, once)
-        self._commits = Commits(store, store.leases if leases is None else leases, self._places, once, merging=merging)
+        line = store.leases if leases is None else leases
+        self._commits = Commits(store, line, self._places, once, neighbours, merging=merging)
 
     def create_tables(self) -> None:
         """Create or upgrade the store's tables, where PyIceberg's SQL catalog creates its own."""
@@ -261,12 +268,24 @@ class MetastoreCatalog(_PyIcebergBase):
         """
         above, user = self._namespaces.properties(names[:-1]).get(LOCATION), user_of(self._store)
         if not location:
-            return self._places.default(names, above, user if held else None)
+            return self._apart(self._places.default(names, above, user if held else None), check=bool(above))
         if user is not None:
             chosen = self._places.check_chosen(location, names, above, user)
             if held:  # nothing takes the folder here, and the server may give out a key for it
                 self._once.require_unused(chosen)
-        return location.rstrip("/")
+        return self._apart(location.rstrip("/"), check=user is None or bool(above))
+
+    def _apart(self, place: str, *, check: bool) -> str:
+        """Return the place of a new table. In a server it raises ForbiddenError if another table has it.
+
+        ``check``: an operator or a namespace chose it, so that it may lie in the folder of another table, or around it.
+        """
+        if check and self._places.serves and self._shares(place):
+            raise ForbiddenError(f"{place[:200]!r} lies in the folder of another table, or around it; name another one")
+        return place
+
+    def _shares(self, place: str) -> bool:
+        return self._neighbours.has_around(place) or self._neighbours.are_more_than(0, place)
 
     def _take(self, names: Identifier, *places: str) -> dict[str, Any]:
         """Claim the folders that a user named for a new table or view.
@@ -331,7 +350,11 @@ class MetastoreCatalog(_PyIcebergBase):
 
     def metadata_location(self, identifier: str | Identifier) -> str:
         """Return the location of a table's metadata file, without reading the file. Raises NoSuchTableError."""
-        return self._tables.pointer(parts(identifier))
+        return self.pointer_and_place(identifier)[0]
+
+    def pointer_and_place(self, identifier: str | Identifier) -> tuple[str, str | None]:
+        """Return where a table's metadata file is, and the location that the store has, without reading the file."""
+        return self._tables.pointer_and_place(parts(identifier))
 
     def drop_table(self, identifier: str | Identifier) -> None:
         """Drop a table; its files stay, and the store can restore it. Raises NoSuchTableError."""

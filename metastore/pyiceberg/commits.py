@@ -45,6 +45,7 @@ from metastore.kinds.table.kind import Table
 from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.entities import fields_of, fresh_columns, pointer_changes, pointer_of, schema_changes
 from metastore.pyiceberg.files import delete_quietly, next_location, outlived, write_metadata
+from metastore.pyiceberg.neighbours import Neighbours
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.places import Places, check_next, check_own_updates
 from metastore.pyiceberg.rebase import rebase
@@ -173,10 +174,11 @@ class _Created:
 class Commits:
     """Commits to the Iceberg tables of one store."""
 
-    def __init__(self, store: Store, leases: Leases, places: Places, once: Once, *, merging: bool) -> None:
+    def __init__(
+        self, store: Store, leases: Leases, places: Places, once: Once, neighbours: Neighbours, *, merging: bool
+    ) -> None:
         """``merging``: appends are rebased even if the client's requirement that nothing has changed fails."""
-        self._merging = merging
-        self._store = store
+        self._merging, self._neighbours, self._store = merging, neighbours, store
         self._leases = leases
         self._places = places
         self._once = once
@@ -292,9 +294,14 @@ class Commits:
         except MetastoreError:
             _discard(attempts)
             raise
-        for attempt in attempts:
-            delete_quietly(attempt.io, list(attempt.replaced))
+        self._delete_replaced(attempts)
         return [answer(attempt.metadata, attempt.location) for attempt in attempts]
+
+    def _delete_replaced(self, attempts: list[_Prepared | _Created]) -> None:
+        for one in attempts:
+            # a user may have named files of another table in the log
+            if one.replaced and not (self._places.serves and self._neighbours.may_be_in(one.metadata.location)):
+                delete_quietly(one.io, list(one.replaced))
 
     def _begun(self, attempts: list[_Prepared | _Created]) -> dict[str, Any] | None:
         try:

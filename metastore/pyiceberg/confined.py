@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from posixpath import normpath
+from typing import Final
 from urllib.parse import urlsplit
 
 from pyiceberg.exceptions import ForbiddenError
@@ -24,7 +25,10 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from metastore.leases.objects.buckets import bucket_of
 
-__all__ = ["Confined", "Folders", "is_same_place"]
+__all__ = ["END", "Confined", "Folders", "is_same_place", "keys_of"]
+
+END: Final = "\0"
+"""The end of each part of a place's key: no name has it."""
 
 
 class Folders:
@@ -36,8 +40,7 @@ class Folders:
 
     def check(self, location: str) -> None:
         """Raise ForbiddenError unless a location lies below one of the folders, in each way to read it."""
-        url = urlsplit(location)._replace(query="", fragment="").geturl()
-        readings = [_Place.of(text) for text in {location, url}]
+        readings = _readings(location)
         if not all(any(reading.is_below(root) for root in self._roots) for reading in readings):
             raise ForbiddenError(
                 f"{location[:200]!r} does not lie in the warehouse; name a place below the warehouse's folder, or "
@@ -115,6 +118,17 @@ class _Place:
         """Whether this place is below ``root``, and no part of its path below ``root`` is a link."""
         rest = self._parts[len(root._parts) :]
         return self.is_below(root) and self._named in (root._named + rest, root._parts + rest)
+
+
+def _readings(location: str) -> list[_Place]:
+    """Return what a location means, with and without what a URL parser takes for a query."""
+    url = urlsplit(location)._replace(query="", fragment="").geturl()
+    return [_Place.of(text) for text in {location, url}]
+
+
+def keys_of(location: str) -> tuple[str, ...]:
+    """Return a text for each meaning of a location: that of a place in a folder begins with that of the folder."""
+    return tuple(END.join((*store, *parts, "")) for store, parts in (one.key for one in _readings(location)))
 
 
 def is_same_place(one: str, other: str) -> bool:

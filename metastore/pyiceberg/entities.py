@@ -11,17 +11,26 @@ from metastore.kinds.table.changes import AddColumn, DropColumn, SetLocation
 from metastore.kinds.table.kind import Table
 from metastore.pyiceberg.columns import column_changes, columns_of
 
-__all__ = ["FORMAT", "POINTER", "fields_of", "fresh_columns", "pointer_changes", "pointer_of", "schema_changes"]
+__all__ = [
+    "FORMAT",
+    "POINTER",
+    "UUID_OF",
+    "fields_of",
+    "fresh_columns",
+    "pointer_changes",
+    "pointer_of",
+    "schema_changes",
+]
 
 POINTER: Final = "metadata_location"
 """The property that names the current metadata file. A commit is the compare-and-swap of its value."""
 _PREVIOUS: Final = "previous_metadata_location"
 _SNAPSHOT: Final = "current_snapshot_id"
 _OPERATION: Final = "current_snapshot_operation"
-_UUID: Final = "table_uuid"
+UUID_OF: Final = "table_uuid"
 FORMAT: Final = "iceberg"
 _COMMENT: Final = "comment"
-_OWN: Final = frozenset({POINTER, _PREVIOUS, _SNAPSHOT, _OPERATION, _UUID})
+_OWN: Final = frozenset({POINTER, _PREVIOUS, _SNAPSHOT, _OPERATION, UUID_OF})
 """Properties that the catalog writes: a table's own property with one of these names is only in its metadata file."""
 
 
@@ -47,7 +56,7 @@ def _properties(metadata: TableMetadata, location: str, previous: str | None) ->
     own = {
         POINTER: location,
         _PREVIOUS: previous,
-        _UUID: str(metadata.table_uuid),
+        UUID_OF: str(metadata.table_uuid),
         _SNAPSHOT: None if metadata.current_snapshot_id is None else str(metadata.current_snapshot_id),
         _OPERATION: None if snapshot is None or snapshot.summary is None else snapshot.summary.operation.value,
     }

@@ -10,6 +10,7 @@ from typing import Any
 from pyiceberg.catalog import LOCATION
 from pyiceberg.exceptions import (
     CommitFailedException,
+    ForbiddenError,
     NoSuchIcebergTableError,
     NoSuchNamespaceError,
     NoSuchTableError,
@@ -32,6 +33,7 @@ from metastore.pyiceberg.files import (
 from metastore.pyiceberg.layouts import check_writable
 from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, missing_raises, namespace_names, no_namespace, no_table, shown
+from metastore.pyiceberg.neighbours import Neighbours
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.places import Places, check_beside, check_moved, check_own_metadata, check_same_place
 from metastore.pyiceberg.rights import is_of_user, require_alter, tried, user_of
@@ -46,7 +48,16 @@ _LOG = logging.getLogger("metastore.pyiceberg")
 class Tables:
     """The Iceberg tables below the catalog ``root``."""
 
-    def __init__(self, store: Store, root: Identifier, namespaces: Namespaces, places: Places, once: Once) -> None:
+    def __init__(
+        self,
+        store: Store,
+        root: Identifier,
+        namespaces: Namespaces,
+        places: Places,
+        once: Once,
+        neighbours: Neighbours,
+    ) -> None:
+        self._neighbours = neighbours
         self._store = store
         self._root = root
         self._namespaces = namespaces
@@ -84,9 +95,10 @@ class Tables:
             check_same_place(entity.location, metadata.location)
         return Current(entity, metadata, location)
 
-    def pointer(self, names: Identifier) -> str:
-        """Return the location of a table's metadata file, without reading the file."""
-        return _pointer(self.entity(names), names)
+    def pointer_and_place(self, names: Identifier) -> tuple[str, str | None]:
+        """Return where a table's metadata file is, and the location that the store has, without reading the file."""
+        entity = self.entity(names)
+        return _pointer(entity, names), entity.location
 
     def exists(self, names: Identifier) -> bool:
         """Whether a table exists and is an Iceberg table; while it is dropped in steps, it does not exist."""
@@ -191,15 +203,28 @@ class Tables:
         self._once.run(attempt, lambda: None)
 
     def purge(self, names: Identifier) -> None:
-        """Remove a table for good, then delete its files, unless another table has them too."""
+        """Remove a table for good, then delete its files, unless another table has them too.
+
+        Raises ForbiddenError if another live table lies in its folder.
+        """
 
         def attempt(options: dict[str, Any]) -> None:
             current = self.current(names, writing=True)
+            if self._neighbours.are_more_than(1, current.metadata.location):
+                with errors_of_iceberg(), tried(self._store) as tx:  # the right first: who lacks it learns nothing
+                    tx.tables.drop(current.entity)
+                raise ForbiddenError(
+                    f"another table lies in the folder of {shown(names)}, {current.metadata.location[:200]!r}: a purge "
+                    "could delete its files; drop without a purge, which leaves all files"
+                )
             with errors_of_iceberg():
                 if not self._store.tables.purge(current.entity, **options):
                     raise no_table(names)
             if has_sharers(self._store, current.entity, current.metadata.table_uuid):
                 _LOG.warning("the files of %s stay, because another table has the same UUID", shown(names))
+                return
+            if self._neighbours.are_more_than(0, current.metadata.location):
+                _LOG.warning("the files of %s stay, because another table lies in its folder", shown(names))
                 return
             io = self._places.io(current.metadata.properties, current.location)
             # a server deletes no file that a client's metadata names elsewhere: it may belong to another table

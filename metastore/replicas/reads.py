@@ -14,8 +14,8 @@ from typing import Any, Final, NoReturn, cast
 
 from metastore.clock import Clock
 from metastore.deadlines import until
-from metastore.errors import InvalidArgument
-from metastore.feed.feed import check_drawn, check_position, number_in, position_of
+from metastore.errors import BackendUnavailable, InvalidArgument
+from metastore.feed.feed import check_drawn, check_position, has_change, number_in, position_of
 from metastore.operation.session import Session
 from metastore.port.records import Origin
 from metastore.port.replica import ReplicaBackend
@@ -56,13 +56,32 @@ class Replicas:
         while able := [source for source in able if not source.rests]:
             for source in able:
                 with until(max(ends, self._clock.monotonic() + _ANSWERS)):
-                    found = source.asked(at_least, self.check)
+                    found = self.asked(source, at_least)
                 if found is not None:
                     return source, found
             if self._clock.monotonic() >= ends:
                 break
             self._clock.sleep(_LOOKS)
         return None
+
+    def asked(self, source: Source, at_least: str | None) -> Reached | None:
+        """Return what a replica shows, if that is everything up to a position, and of the primary's history.
+
+        A replica that still follows a server whose place the primary has taken may show changes that were lost.
+        """
+        found, primary = source.asked(at_least, self.check), self.primary.backend
+        if found is None:
+            return None
+        with suppress(*FAILURES):  # views go on while the primary is down
+            both = (found.opened, primary.origin.run)
+            if source.compared != both:
+                if not has_change(primary, *found.newest):
+                    source.failed(BackendUnavailable("it shows a change that the primary does not have"))
+                    return None
+                epoch = primary.feed_start()[0]
+                if primary.origin.run == both[1]:  # else the two answers may be of two servers
+                    source.compared, source.epoch = both, epoch
+        return found
 
     def check(self, position: str) -> None:
         """Raise InvalidArgument if the primary has another change at a position; do nothing if it does not answer."""
@@ -85,11 +104,11 @@ class ReplicaReads:
             check_position(at_least, replicas.epoch)
         self._at = replicas.chosen(at_least, wait)
         """The replica, and its position at the last check; None if the primary is read."""
-        self.position = self._of_primary(at_least) if self._at is None else self._of(self._at[1])
+        self.position = self._of_primary(at_least) if self._at is None else self._of(*self._at)
         """Each read shows everything up to this position."""
 
-    def _of(self, found: Reached) -> str:
-        return position_of(self._replicas.epoch, *found.newest)
+    def _of(self, source: Source, found: Reached) -> str:
+        return position_of(source.epoch, *found.newest)
 
     def _of_primary(self, at_least: str | None) -> str:
         primary = self._replicas.primary
@@ -137,7 +156,7 @@ class ReplicaReads:
 
     def _again(self, source: Source) -> tuple[Source, Reached] | None:
         """Check whether the server still shows the promised position; if it does not, choose another one."""
-        found = None if source.rests else source.asked(self.position, self._replicas.check)
+        found = None if source.rests else self._replicas.asked(source, self.position)
         return self._replicas.chosen(self.position, self._wait) if found is None else (source, found)
 
 

@@ -58,11 +58,15 @@ class Source:
     """A server to read from; see the module. Thread-safe: each thread sets ``_known`` to a true state."""
 
     def __init__(self, name: str, backend: ReplicaBackend, epoch: str, clock: Clock, *, primary: bool = False) -> None:
-        """``name`` is the server's URL without its secrets, ``epoch`` that of the primary's feed."""
+        """``name`` is the server's URL without its secrets, ``epoch`` that of the database's feed."""
         self.name, self.backend, self._primary = name, backend, primary
-        self._epoch, self._clock = epoch, clock
+        self._database, self._clock = epoch, clock
+        self.epoch = epoch
+        """On the timeline of the primary that had what it showed; a replica does not tell its own."""
         self._known = _Known(None, None, None)
         self._rests_until = -1.0
+        self.compared: tuple[object, str | None] | None = None
+        """The connections to it, and the run of the primary, when the primary had what it showed."""
 
     def begin(self) -> None:
         """Ask the server when the store is opened; a server that does not answer rests. Raises InvalidArgument."""
@@ -99,7 +103,7 @@ class Source:
         """Raise InvalidArgument if the server belongs to another database, MigrationNeeded if it has no schema."""
         if self.backend.format() is None:
             raise MigrationNeeded(f"{self.name} has no schema")
-        if database_of(self.backend.feed_start()[0]) != self._epoch:
+        if database_of(self.backend.feed_start()[0]) != self._database:
             raise InvalidArgument(f"read_from has {self.name}, which is not a replica of this database")
 
     # --- after a failure

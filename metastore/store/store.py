@@ -3,90 +3,67 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path as FilePath
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
 
-from metastore import gc as collecting
-from metastore import stats
-from metastore.arguments import function, positive_seconds
+from metastore.arguments import function
 from metastore.cache.options import Cache
 from metastore.cache.store import StoreCache, cached
 from metastore.clock import Clock
 from metastore.combine.combiner import Combiner
-from metastore.errors import InvalidArgument
-from metastore.feed import feed, position
-from metastore.feed.follow import Selection, selected
 from metastore.feed.hints import Hints
-from metastore.feed.lag import noted
-from metastore.feed.page import changes_page
-from metastore.feed.visible import Sight
-from metastore.gc import Collected
 from metastore.governance.access import Access
 from metastore.governance.decision import Decision
 from metastore.governance.evidence import Who
 from metastore.governance.privileges import known_privilege
-from metastore.kinds.entity import Change, Entity
+from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
-from metastore.managers.all import Managers
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.drops.drops import Drops
 from metastore.managers.find import find, wanted
-from metastore.managers.pages.page import Page
 from metastore.managers.secrets.reveal import entity_of, reveal
 from metastore.managers.secrets.rotation import SecretStore
 from metastore.managers.target import Target
 from metastore.metrics import Snapshot
-from metastore.names import Path, clean_name
-from metastore.operation.kept_result import with_origin
-from metastore.operation.keys import clean_operation_id
-from metastore.operation.outcome import Outcome, outcome_of
+from metastore.names import Path
 from metastore.operation.request import Call, Fencing
 from metastore.operation.seals import Seals
 from metastore.operation.session import Session
-from metastore.operation.timed import stepping, timed
 from metastore.past.consumers import Consumers
-from metastore.past.diff import Difference, differences, scope_at
-from metastore.past.pins import Pin, add_pin, all_pins
-from metastore.past.reads import reads_at
-from metastore.past.revert import revert
-from metastore.past.view import Past, past_at
 from metastore.port.backend import Backend
 from metastore.port.replica import ReplicaBackend
 from metastore.port.unreadable import Unreadable
-from metastore.replicas.reads import ReplicaReads, replicas_opened
-from metastore.replicas.view import Replica
+from metastore.replicas.reads import replicas_opened
 from metastore.retry.policy import RetryPolicy
-from metastore.stats import Stats
 from metastore.store.restarts import forget_after_restarts
+from metastore.store.timeline import Timeline
 from metastore.store.who import who_is
 from metastore.transaction.freeze import FreezableSchemas
 from metastore.transaction.transaction import Transaction, run_transaction
-from metastore.transfer.outcomes import Exported, Imported
 from metastore.urls import Url, redacted
-from metastore.verify import verify as verifying
-from metastore.verify.violations import Violation
 
 if TYPE_CHECKING:
+    from metastore.gc import Collected
     from metastore.managers.find_page import FoundPage
-    from metastore.store.losses import Loss
+    from metastore.stats import Stats
     from metastore.transfer.files import FileOrName
+    from metastore.transfer.outcomes import Exported, Imported
+    from metastore.verify.violations import Violation
 
 __all__ = ["Store"]
 
 T = TypeVar("T")
 
 
-class Store(Managers):
+class Store(Timeline):
     """An open database. Threads may share it. A forked child opens its own connections. It cannot be pickled."""
-
-    _session: Session
 
     def __init__(
         self,
@@ -175,155 +152,6 @@ class Store(Managers):
         if self._is_admin(who):
             return Decision(True, [f"{who.name} is an admin of this process"])
         return Access(self._session.backend, who).decision(entity.record.chain, word)
-
-    def changes(
-        self,
-        *,
-        after: str | None = None,
-        limit: int | None = None,
-        unreadable: Unreadable | None = None,
-        kinds: Iterable[str] | None = None,
-        under: Path | Entity | None = None,
-        kind: str | None = None,
-        follow: bool = False,
-        timeout: float | None = None,
-    ) -> Iterator[Change]:
-        """Yield at most ``limit`` changes after a position (None: from the start). See :mod:`metastore.feed.feed`.
-
-        ``kinds`` selects changes of these kinds. ``under`` selects those of one entity and of the entities below it at
-        that time; it is followed by its id, through renames, moves and restores. ``kind`` is the kind of the entity at
-        a path that several families share. With ``follow``, the iterator waits for more changes, and ends after
-        ``timeout`` seconds without a selected change (None: never). Without it, a step that finds no change until the
-        store's deadline raises DeadlineExceeded: if few changes are selected, or visible, use ``changes_page``, which
-        reads a limited number and returns the position to continue from.
-
-        A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
-        HistoryGone if gc has removed changes after the position: read the tables again. Raises InvalidArgument for a
-        position of another database, and a path that several families share; EntityNotFound or DropPending if nothing
-        is at the path.
-        """
-        session = self._session
-        if (kinds, under, kind, timeout) != (None, None, None, None) or follow:
-            chosen = Selection(kinds, under, kind, follow, timeout)
-            return selected(session, after, limit, unreadable, chosen)
-        sight = None if session.access is None else Sight(session.access)
-        changes = feed.changes(session.backend, session.clock, after, limit, unreadable, sight)
-        return noted(stepping(session, changes), limit, "changes", session.metrics, session.clock)
-
-    def changes_page(
-        self,
-        *,
-        after: str | None = None,
-        size: int = 100,
-        kinds: Iterable[str] | None = None,
-        under: Path | Entity | None = None,
-        kind: str | None = None,
-    ) -> Page[Change]:
-        """Return one page of the change feed; ``next_token`` is a position, for ``after``; None: there are no more.
-
-        ``kinds`` selects changes of these kinds. ``under`` selects changes of one entity and of the entities below it
-        at that time, or of all entities that were below a path. ``kind`` is as for ``changes``. A page of a selection
-        may have fewer items than ``size``, even none, and still a token. Raises the errors of ``changes``.
-        """
-        return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under, kind)
-
-    def position(self, *, back: int = 0, before: str | None = None) -> str:
-        """Return the position of the newest change. No change whose call has returned comes after it.
-
-        All changes up to it are decided. Raises DeadlineExceeded if another transaction in the database keeps one open.
-
-        ``back``: return an earlier position instead, at once. At most ``back`` changes lie between it and ``before``
-        (None: the newest position), and gc has removed none of them. So a reader can show the newest changes first.
-        Raises InvalidArgument.
-        """
-        if back or before is not None:
-            return position.earlier(self._session, back, before)
-        return position.newest(self._session)
-
-    def at(self, when: str | datetime) -> Past:
-        """Return a read-only view of the store at a position, or at a time (inclusive).
-
-        The view has the readers of the store: ``store.at(…).tables.list("lake.c.s")``. A position inside a transaction
-        means the state before that transaction. Raises HistoryGone if gc has not kept that state; InvalidArgument for a
-        position that is ahead of the feed or of another database, or for a time without a time zone.
-        """
-        return past_at(self._session, position.position_in(self._session, when))
-
-    def replica(self, *, at_least: str | None = None, wait: float = 0.5) -> Replica:
-        """Return a read-only view of a replica of ``read_from``. Its reads may be old; the view says how old.
-
-        The view has the readers of the store: ``store.replica().tables.load(path)``. Each of its reads shows all
-        changes up to ``view.position``. ``at_least``: a position that it must show. The call waits at most ``wait``
-        seconds for a replica to reach this position; after that, the view reads the primary. All other reads of the
-        store use the primary. Raises InvalidArgument without ``read_from``, and for a text that is not a position of
-        this database.
-        """
-        position.check_whole(self._session)
-        if self._replicas is None:
-            raise InvalidArgument("this store knows no replica; open it with read_from=[…], or read without replica()")
-        wait = positive_seconds(wait, "how long to wait for a replica") if wait else 0.0
-        return Replica(self._session, timed(self._session, "replica", ReplicaReads, self._replicas, at_least, wait))
-
-    def diff(
-        self,
-        a: str | datetime,
-        b: str | datetime | None = None,
-        *,
-        under: Target | None = None,
-        kind: str | None = None,
-    ) -> Iterator[Difference]:
-        """Yield the differences between two positions or times (``b`` None: now), in path order, one for each entity.
-
-        It reads all changes between the two. An entity that was created and dropped between them has no difference.
-        With ``under``, only the differences at and below that entity, now or before, are shown. A path is resolved at
-        ``b``; ``kind`` is the kind of the entity there if several families share the path. If ``a`` is later than
-        ``b``, the differences show what a revert would do. Raises HistoryGone, EntityNotFound, DropPending,
-        InvalidArgument; DeadlineExceeded if the first difference is not known by the deadline.
-        """
-        session = self._session
-        first = position.position_in(session, a)
-        last = position.now(session) if b is None else position.position_in(session, b)
-        return stepping(session, differences(session, first, last, scope_at(reads_at(session, last), under, kind)))
-
-    def revert(
-        self,
-        target: Target,
-        *,
-        to: str | datetime,
-        kind: str | None = None,
-        dry_run: bool = False,
-        lease: Fencing | None = None,
-        reason: str | None = None,
-    ) -> list[Difference]:
-        """Put an entity, and all below it, back to the state at a position or time; return the differences.
-
-        The entity keeps its present name and place. Entities that were dropped or moved out come back, with their ids;
-        new ones are dropped; tags, owners and grants are restored. Up to 10,000 differences are one commit. More are
-        split into commits of 2,000 steps: if one of these fails, those before it stay, and the same call, repeated,
-        does the rest. ``dry_run``: nothing is written. ``kind`` is the kind of the entity at a path that several
-        families share. Raises HistoryGone; EntityNotFound if the entity did not exist then; InvalidArgument if
-        something cannot come back; EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen;
-        LeaseLost if the holder has lost the ``lease``. ``reason``: why, for history and feed.
-        """
-        at = position.position_in(self._session, to)
-        return revert(self._session, target, kind, at, Call(lease=lease, reason=reason), dry_run=dry_run)
-
-    def pin(self, name: str, *, at: str | datetime | None = None, expires: float | None = None) -> Pin:
-        """Give a name to a position (None: the newest), so that gc keeps its past until ``unpin``.
-
-        ``expires``: after how many seconds gc may remove the pin; None: never. Raises EntityAlreadyExists if the name
-        is taken, HistoryGone, InvalidArgument.
-        """
-        return add_pin(self._session, name, None if at is None else position.position_in(self._session, at), expires)
-
-    def pins(self) -> list[Pin]:
-        """Return all pins, by name."""
-        return all_pins(self._session)
-
-    def unpin(self, name: str) -> bool:
-        """Remove a pin; False: it does not exist."""
-        position.check_whole(self._session)
-        return self._session.backend.readers.unpin(clean_name(name))
 
     def find(
         self,
@@ -435,9 +263,11 @@ class Store(Managers):
         rows. Raises InvalidArgument; LeaseLost at the next batch if the holder has lost the ``lease``: the next gc
         continues.
         """
+        from metastore.gc import collect  # noqa: PLC0415  (a process imports only what it uses)
+
         if clean_up is not None:
             function(clean_up, "clean_up")
-        collected = collecting.collect(self._session, retention, keep_versions, keep_unread, lease)
+        collected = collect(self._session, retention, keep_versions, keep_unread, lease)
         return replace(collected, staged=clear_away(self._session.backend, clean_up))
 
     def verify(self) -> list[Violation]:
@@ -445,7 +275,9 @@ class Store(Managers):
 
         It keeps one read-only transaction open and reads everything: run it in quiet hours.
         """
-        return verifying.verify(self._session.backend)
+        from metastore.verify.verify import verify  # noqa: PLC0415  (a process imports only what it uses)
+
+        return verify(self._session.backend)
 
     def export_to(
         self,
@@ -505,16 +337,6 @@ class Store(Managers):
 
         return calls.import_from(self._session, source, into, if_exists, progress, Call(lease=lease, reason=reason))
 
-    def outcome(self, operation_id: UUID | str) -> Outcome:
-        """Return the outcome of an operation.
-
-        This changes nothing: to settle an operation, repeat its call with its id.
-
-        Raises InvalidArgument if ``operation_id`` is not an operation id.
-        """
-        backend = self._session.backend
-        return outcome_of(with_origin(backend.steps(clean_operation_id(operation_id)), backend), backend.origin)
-
     def reveal(self, target: Target, key: str, *, kind: str | None = None, expected: str | None = None) -> str:
         """Return the secret that the property ``key`` of ``target`` refers to; this process reads it now.
 
@@ -537,16 +359,9 @@ class Store(Managers):
 
     def stats(self) -> Stats:
         """Return figures of the database: pending intents, marks, hot entities of the last hour, the feed's lag."""
-        return stats.collect(self._session.backend)
+        from metastore.stats import collect  # noqa: PLC0415  (a process imports only what it uses)
 
-    def losses(self, limit: int = 50) -> list[Loss]:
-        """Return the latest lost conflicts of this process, the newest first; at most 100 losses are kept.
-
-        The winner is read from the history of the entity, if that shows it.
-        """
-        from metastore.store.losses import losses  # noqa: PLC0415  (a process imports only what it uses)
-
-        return losses(self._session, limit)
+        return collect(self._session.backend)
 
     @property
     def counters(self) -> Counter[str]:

@@ -21,7 +21,6 @@ class HasMetrics(Protocol):
 
     def metrics(self) -> Snapshot:
         """Return the counters and gauges of this process."""
-        ...
 
 
 def observe(store: HasMetrics, provider: MeterProvider | None = None, **attributes: str) -> None:

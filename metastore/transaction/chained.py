@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from types import MethodType
 from typing import Any, Final
 
 from metastore.combine.chain import Chain, Seat, chain_at
@@ -26,9 +27,13 @@ _UNFIT: Final = 1.0
 
 def code_of(function: Any) -> object:
     """Return what identifies a function; of a partial one, its parts: the function of a task travels as an argument."""
-    if isinstance(function, partial):
+    kind = type(function)
+    if kind is partial:
         return (code_of(function.func), *[code_of(part) for part in function.args])
-    return getattr(function, "__code__", type(function))
+    if kind is MethodType:
+        return code_of(function.__func__)
+    # the type is asked, because an argument's own attributes may be computed when they are read, and be anything
+    return function.__code__ if hasattr(kind, "__code__") else kind
 
 
 class InChain:
@@ -53,8 +58,9 @@ class InChain:
     def enter(self, ids: tuple[int, ...], ends: float) -> bool:
         """Wait for the run's part in the chain. False: it needs a turn among the processes, and a ticket for that."""
         self.guesses, self._seen = False, None
-        if self._seat is not None:
+        if self._seat is not None and self._chain is not None:
             self._seat.base = None  # it leads on, behind a run that lost on this
+            self._chain.queues()
             return False
         if self._function is None or len(ids) != 1 or self._lost >= _MOST_LOST:
             return False
@@ -67,8 +73,9 @@ class InChain:
             return False
         if seat.term is not None:
             seat.base = chain.kept()
-            self.begin()
         self.guesses = seat.base is not None
+        if self.guesses:
+            self.begin()
         return self.guesses
 
     def begin(self) -> None:
@@ -109,7 +116,7 @@ class InChain:
             if answer != ALONE:
                 self.leave()
                 return self._counted(answer)
-        self._outdated = chain.goes_alone()
+        self._outdated = chain.goes_alone(seat)
         return None
 
     def committed(self, commit: Commit, results: tuple[Result | None, ...]) -> None:
@@ -140,9 +147,9 @@ class InChain:
 
     def _told(self, chain: Chain, seat: Seat, end: End, looked_back: bool) -> Answer:
         """End the turn of a run that follows, and wait for the answer."""
-        seat.link.end("cut" if looked_back else end)
+        in_time = seat.link.end("cut" if looked_back else end)
         if seat.link.cuts:
-            chain.unfit.set(self._function, self._session.clock.monotonic() + _UNFIT)
+            self._keep_out(chain, late=not in_time)
         try:
             answer = chain.answer(seat)
             # the history that it has read lacks the steps before its own, even if they are committed now
@@ -157,8 +164,17 @@ class InChain:
     def _is_slow(self, chain: Chain) -> bool:
         if not chain.lane.is_stuck:
             return False
-        chain.unfit.set(self._function, self._session.clock.monotonic() + _UNFIT)
+        self._keep_out(chain, late=True)
         return True
+
+    def _keep_out(self, chain: Chain, *, late: bool) -> None:
+        """Let all runs of the function go alone for a while. One that was late: only if it was late before.
+
+        A thread may have had no processor for so long, and many callers may run this function.
+        """
+        now, before = self._session.clock.monotonic(), chain.unfit.get(self._function)
+        forgiven = late and (before is None or before < now - _UNFIT)
+        chain.unfit.set(self._function, now if forgiven else now + _UNFIT)
 
     def ended(self) -> None:
         """Note that a run is over: one that leads keeps its place for the next run."""

@@ -22,18 +22,7 @@ from metastore.port.backend import Backend, Guards, Reads
 from metastore.port.commit import Commit, CommitOutcome, Committed
 from metastore.port.conditions import LIVE
 from metastore.port.owning import read_owning
-from metastore.port.records import (
-    Child,
-    Known,
-    Lookup,
-    Node,
-    Origin,
-    OwnedRecord,
-    Record,
-    Resolved,
-    RowPage,
-    Step,
-)
+from metastore.port.records import Child, Known, Lookup, Node, Origin, OwnedRecord, Record, Resolved, RowPage, Step
 from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known, outgoing_order
 from metastore.port.writes import Insert, Relate, Result, Update, Write
 from metastore.transaction.changed import Changed, changed

@@ -26,7 +26,7 @@ from metastore.operation.marks import OwnMark
 from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
-from metastore.operation.tickets import carrying, without_others
+from metastore.operation.tickets import carrying, sent
 from metastore.port.backend import Backend, Reads
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.writes import Advance, Update
@@ -183,6 +183,7 @@ class Transaction(Managers):
     def _send(self, number: int, ends: float) -> None:
         self._attempts = number
         if self._overlay.is_old:
+            self.refused = True  # so that a run begins again
             message = "the server was started again since the block has read; begin another transaction"
             raise VersionConflict("", None, None, message)
         commit = self._overlay.commit_value(self._id)
@@ -226,13 +227,7 @@ class Transaction(Managers):
         return carrying(self._outer, commit) if self._carry else commit
 
     def _committed(self, commit: Commit) -> CommitOutcome:
-        backend = self._outer.backend
-        try:
-            outcome = backend.commit(commit)
-        except InvalidArgument:
-            if not any(one.resolutions for one in commit.carries):
-                raise
-            outcome = backend.commit(without_others(commit))
+        outcome = sent(self._outer.backend, commit)
         if (
             commit.leaves
             and isinstance(outcome, Committed)

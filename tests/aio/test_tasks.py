@@ -6,10 +6,11 @@ import asyncio
 import random
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -21,7 +22,7 @@ from metastore.aio.surface import AsyncStore, AsyncTransaction
 from metastore.aio.threads import Threads
 from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
-from metastore.deadlines import remaining
+from metastore.deadlines import remaining, until
 from tests.contract.intents import eventually
 
 pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
@@ -259,6 +260,54 @@ def test_what_a_call_has_begun_goes_on_before_others_begin() -> None:
         assert order == ["one that has begun", "a new call"]
 
     asyncio.run(main())
+
+
+def test_a_call_whose_time_is_over_is_not_begun() -> None:
+    async def main() -> None:
+        threads, free, passed, made = Threads(Limits(size=1)), threading.Event(), threading.Event(), list[None]()
+        threads.submit(free.wait)
+        with until(SYSTEM.monotonic()):
+            late = threads.submit(lambda: made.append(None))
+        threads.submit(passed.set)
+        free.set()
+        assert passed.wait(20)  # the loop is busy: no timer withdraws a call
+        await late.done
+        with pytest.raises(ms.DeadlineExceeded):
+            late.result()
+        assert not made
+        await asyncio.to_thread(threads.close)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("hot", [False, True])
+def test_no_other_task_comes_between_a_read_and_its_commit(sqlite_url: str, hot: bool) -> None:
+    """Between any two calls of the backend, thousands of tasks may run. Here, another process swaps two catalogs."""
+
+    async def main(other: ms.Store) -> None:
+        async with opened(sqlite_url, deadline=600) as astore:
+            await astore.catalogs.create("m.d", type="relational")
+            await astore.schemas.create("m.d.s")
+            table, _ = [await astore.tables.create(f"m.{catalog}.s.t") for catalog in "cd"]
+            threads: Threads = astore._room.threads  # type: ignore[attr-defined]
+            submit, swaps = threads.submit, list[None]()
+
+            def swapped(call: Callable[[], Any]) -> Any:
+                if len(swaps) < 50:
+                    swaps.append(None)
+                    for name, to in (("m.c", "x"), ("m.d", "c"), ("m.x", "d")):
+                        other.catalogs.rename(name, to)
+                return call()
+
+            if hot:
+                astore._sync._session.hot.note(table.id, ("table", table.names))  # type: ignore[attr-defined]
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(threads, "submit", lambda call, **how: submit(partial(swapped, call), **how))
+                await astore.tables.alter("m.c.s.t", ms.SetProperty("k", "v"))
+            assert len(swaps) <= (6 if hot else 2)
+
+    with ms.open(sqlite_url) as other:
+        asyncio.run(main(other))
 
 
 def test_calls_of_many_steps_keep_no_other_from_beginning() -> None:

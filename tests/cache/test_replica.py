@@ -16,6 +16,7 @@ import pytest
 
 import metastore as ms
 from metastore.backends.postgres.reads import PostgresReads
+from metastore.port.feed import on_timeline
 from metastore.replicas import reads, source
 from metastore.store import Store
 from tests.cache.kept import LONG
@@ -68,6 +69,21 @@ def test_a_view_says_how_old_it_is(two: Pair, store: Store) -> None:
     assert old.position < store.position()
     two.resume()
     assert store.replica(at_least=two.caught_up(store)).tables.load(T) == table
+
+
+def test_a_position_has_the_timeline_of_the_primary(two: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = PostgresReads.feed_start
+
+    def later(self: PostgresReads) -> tuple[str, int]:
+        epoch, collected = start(self)
+        return epoch if self.event_at(0)[1] else on_timeline(epoch, 2), collected
+
+    monkeypatch.setattr(PostgresReads, "feed_start", later)
+    with ms.open(two.url, read_from=[two.replica_url]) as store:
+        newest = store.position()
+        view = store.replica(at_least=newest, wait=LONG)
+        assert not view.from_primary
+        assert view.position == newest, "so they sort like those of the primary"
 
 
 def test_a_position_is_waited_for_or_the_primary_is_read(two: Pair, store: Store) -> None:

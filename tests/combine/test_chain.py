@@ -17,15 +17,18 @@ import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.clock import SYSTEM
 from metastore.combine import chain, link
 from metastore.combine.chain import Chain, chain_at
 from metastore.operation import tickets
+from metastore.operation.helping import BATCH
 from metastore.port.batches import Batch, Written
-from metastore.port.commit import Conflicted, Unknown
+from metastore.port.commit import Commit, Conflicted, Unknown
+from metastore.retry.policy import Attempt
 from metastore.transaction import chained
 from metastore.transaction.chained import code_of
 from tests.combine.conftest import SCHEMA
-from tests.combine.gate import LONGEST, held, until_waiting, waiting
+from tests.combine.gate import LONGEST, announced, held, setting, until_waiting, waiting
 from tests.interrupts.raising import Raising
 from tests.servers.process import wait_until
 
@@ -130,6 +133,24 @@ def test_functions_and_alters_are_one_commit(store: Store) -> None:
     assert not store.verify()
 
 
+def test_functions_and_alters_of_a_schema_are_one_commit(store: Store) -> None:
+    """A schema can be frozen by itself: both are guarded by its own scope, too."""
+    schema = store.schemas.load(SCHEMA)
+
+    def comment(tx: Any) -> int:
+        version: int = tx.schemas.alter(SCHEMA, ms.SetComment(str(uuid4()))).version
+        return version
+
+    store.run(comment)
+    store._session.hot.note(schema.id, ("schema", schema.names))
+    one, other = chain_at(store._session, schema.id), ms.SetProperty("other", "1")
+    calls = [lambda: store.run(comment), lambda: store.schemas.alter(SCHEMA, other).version]
+    with sending(store, lambda _, send: send()) as batches, ThreadPoolExecutor(2) as pool:
+        found = results(started(pool, one, calls))
+    assert [len(batch.alters[0].steps) for batch in batches] == [2]
+    assert found == [3, 4]
+
+
 def test_nothing_is_told_before_the_commit(store: Store) -> None:
     """Neither results nor a value without a write, nor an error that rests on what is not committed."""
     one, told, sent = chain_of(store), threading.Event(), threading.Event()
@@ -206,21 +227,66 @@ def test_a_function_that_does_more_cuts_the_chain(store: Store) -> None:
 
 
 def test_a_slow_function_holds_up_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its callers go alone only after the second time: its thread may have had no processor."""
     _take_for_slow(monkeypatch, 0.3)
-    one, waits, held_up = chain_of(store), threading.Event(), list[int]()
+    monkeypatch.setattr(chained, "_UNFIT", LONGEST)
+    waits, held_up = threading.Event(), list[int]()
 
     def slow(value: int) -> None:
         if not waits.wait(5):
             held_up.append(value)
 
     with ThreadPoolExecutor(4) as pool:
-        calls = [lambda: count(store), lambda: count(store, meanwhile=slow), lambda: alter(store, "a")]
-        futures = started(pool, one, calls)
-        others = results([futures[0], futures[2]])
-        assert others[0] == 2
-        assert not held_up
-        waits.set()
-        assert results(futures)[1] == 3
+        for turn in range(2):
+            one = chain_of(store)
+            before = int(store.tables.load(T0).properties["counter"])
+            calls = [lambda: count(store), lambda: count(store, meanwhile=slow), lambda: alter(store, "a")]
+            futures = started(pool, one, calls)
+            others = results([futures[0], futures[2]])
+            assert others[0] == before + 1
+            assert not held_up
+            waits.set()
+            assert results(futures)[1] == before + 2
+            until = max(one.unfit.values.values())
+            assert (until > store._session.clock.monotonic()) is (turn == 1)
+            waits.clear()
+
+
+@pytest.mark.parametrize("guesses", [False, True], ids=["at once", "behind a lost run"])
+def test_one_that_leads_may_wait_in_line(store: Store, monkeypatch: pytest.MonkeyPatch, guesses: bool) -> None:
+    """And for its commit. Meanwhile no other one leads, and takes a ticket beside it: it is not slow."""
+    one, table, backend, stuck = chain_of(store), store.tables.load(T0), store._session.backend, list[bool]()
+    commit = backend.commit
+
+    def watched(sent: Commit) -> Any:
+        stuck.append(one.lane.is_stuck)
+        return commit(sent)
+
+    monkeypatch.setattr(backend, "commit", watched)
+    if guesses:
+        begin_without_a_ticket(store, one)
+    monkeypatch.setattr(chained, "SLOW", 0.0)
+    of_another = backend.queue([table.id], LONGEST)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(count, store)
+        wait_until(lambda: backend.line([table.id], None).ahead > 1 or future.done(), LONGEST)
+        assert one.lane.is_led
+        assert not one.lane.is_stuck
+        backend.leave([table.id], of_another, 0.0)
+        assert results([future]) == [2]
+    assert stuck
+    assert not any(stuck)
+
+
+def test_a_chain_that_carries_much_has_steps_of_its_own(store: Store) -> None:
+    """Otherwise it would send nothing, take another ticket, and let nobody else help."""
+    one, before = chain_of(store), store.tables.load(T0).version
+    for n in range(BATCH):
+        announced(store, T0, setting(f"announced-{n}", "1"))
+    with sending(store, lambda _, send: send()) as batches, ThreadPoolExecutor(2) as pool:
+        found = results(started(pool, one, [lambda: alter(store, "a"), lambda: alter(store, "b")]))
+    assert [len(batch.alters[0].steps) for batch in batches] == [BATCH + 2]
+    assert sorted(found) == [before + BATCH + 1, before + BATCH + 2]
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -270,6 +336,49 @@ def test_those_that_lost_ask_nobody(store: Store, url: str) -> None:
             del backend.forbid
     assert sorted(found) == [2, 3, 4, 5]
     assert not asked
+
+
+def test_the_oldest_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader may go alone, and those that came later have more time left: the oldest would wait for all of them.
+
+    One that has hardly any time leads last: the others may take it along.
+    """
+    monkeypatch.setattr(link, "_ENOUGH", 2 * LONGEST)
+    lane, now = link.ChainLane(SYSTEM), SYSTEM.monotonic()
+    term = lane.lead()
+    handles: list[Any] = [lane.submit(link.Link(SYSTEM), now + LONGEST)]
+    handles += [lane.submit(link.Link(SYSTEM), now + LONGEST * n) for n in range(3, 8)]
+    elected = list[int]()
+    while term is not None:
+        lane.leave(term)
+        new = [one for one in handles if one.leads and one.number not in elected]
+        elected += [one.number for one in new]
+        term = new[0].stay.term if new else None
+    assert elected == [*range(1, 6), 0]
+
+
+def test_a_hook_of_a_lost_alter_may_alter_the_entity(url: str, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader calls it. The chain that it leads must not be waited for there."""
+    monkeypatch.setattr(chain, "_PATIENCE", LONGEST)
+    told, versions = threading.Event(), list[int]()
+
+    def hook(attempt: Attempt) -> None:
+        if attempt.cause is not None and not told.is_set():
+            told.set()
+            versions.append(alter(opened, "by-hook"))
+
+    def gate(_: Batch, send: Callable[[], Any]) -> Any:
+        if not told.is_set():
+            alter(store, "other")
+        return send()
+
+    with ms.open(url, hooks=[hook]) as opened, sending(opened, gate), ThreadPoolExecutor(2) as pool:
+        one = chain_of(opened)
+        begin_without_a_ticket(opened, one)
+        before = opened.tables.load(T0).version
+        found = results(started(pool, one, [lambda: alter(opened, "a"), lambda: alter(opened, "b")]))
+    assert versions
+    assert sorted([*found, *versions]) == [before + 2, before + 3, before + 4]
 
 
 def test_history_that_a_function_reads_has_the_state_that_it_sees(store: Store) -> None:
@@ -440,10 +549,17 @@ def test_one_function_that_cuts_leaves_the_others_in_the_chain() -> None:
     def called(function: Callable[[], Any]) -> Any:
         return function()
 
+    class Computed:
+        """Such as an object that a framework loads at its first use: its attributes may be anything."""
+
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(name)
+
     one, other = (lambda: 1), (lambda: 2)
     assert code_of(one) != code_of(other)
     assert code_of(partial(called, one)) == code_of(partial(called, one))
     assert code_of(partial(called, one)) != code_of(partial(called, other))
+    assert code_of(partial(print, Computed())) == code_of(partial(print, Computed())), "nothing is computed"
 
 
 _CODE = {chain.__file__, link.__file__, chained.__file__}

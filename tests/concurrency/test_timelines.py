@@ -5,15 +5,19 @@ from __future__ import annotations
 import io
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
 import psycopg
 import pytest
 
 import metastore as ms
 from metastore.feed import feed
+from metastore.past import consumers, revert
 from metastore.port.leases import PER_TIMELINE
+from metastore.transaction.transaction import run_transaction
 from tests.concurrency.checks import seed, violations
 from tests.progress.replica import Replica, primary
 from tests.servers.postgres import PostgresServer, database_of
@@ -70,6 +74,76 @@ def _newest(store: ms.Store) -> str:
     return list(store.changes())[-1].position
 
 
+class _HeldError(Exception):
+    """A call has read all that it needs, and would commit now."""
+
+
+def _held(monkeypatch: pytest.MonkeyPatch, module: ModuleType, call: Callable[[], Any]) -> tuple[Any, ...]:
+    """Stop a call before its transaction; return what begins it."""
+
+    def hold(*arguments: Any) -> None:
+        raise _HeldError(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "run_transaction", hold)
+        with pytest.raises(_HeldError) as stopped:
+            call()
+    return stopped.value.args
+
+
+def _under_way(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch, waiting: list[ms.Consumer], positions: list[str]
+) -> Callable[[], None]:
+    """Begin calls before the fail-over; return what goes on with them afterwards."""
+    (behind, ahead, batch), (kept, before_lost, lost) = waiting, positions
+    young, difference = store.consumers.get("young", start=kept), store.diff(before_lost, lost)
+    ahead.commit(lost)
+    read = behind.read()
+    consumed = _held(monkeypatch, consumers, lambda: batch.run(lambda tx, changes: None))
+    reverted = _held(monkeypatch, revert, lambda: store.revert("lake.cat.s", to=kept))
+
+    def look() -> None:
+        with pytest.raises(ms.HistoryGone):
+            list(difference)
+        with pytest.raises(ms.VersionConflict, match="another server has taken over"):
+            behind.commit(read[-1].position)
+        assert behind.read()[0].path_after == T
+        for consumer, error in ((ahead, ms.VersionConflict), (young, ms.EntityNotFound)):
+            with pytest.raises(error, match="another server that took over lost"):
+                consumer.read()
+        assert ahead.position.endswith(kept.rpartition("-")[2]), "it goes on from there"
+        with pytest.raises(ms.VersionConflict, match="another server has taken over"):
+            run_transaction(*consumed)
+        undone = [one.difference.path_before for one in run_transaction(*reverted).wanted]
+        assert undone == [T], "not the lost table, whose id may be another one's"
+
+    return look
+
+
+def _across(store: ms.Store, world: _World) -> list[str | None]:
+    """Fail over in the middle of a function; return what its runs read."""
+    runs = []
+
+    def fn(tx: ms.Transaction) -> None:
+        runs.append(tx.tables.load(T).comment)
+        if len(runs) == 1:
+            world.fail_over()
+            assert store.tables.load(T).comment == "kept"
+        tx.tables.alter(T, ms.SetProperty("ran", str(len(runs))))
+
+    store.run(fn)
+    return runs
+
+
+def _read_from_the_old_leader(world: _World) -> bool:
+    """Start it again as a replica that follows nobody; return whether a view reads from it."""
+    (world.leader.data / "standby.signal").touch()
+    world.leader.start()
+    old = world.leader.url(database_of(world.url.partition("?")[0]))
+    with ms.open(world.url, read_from=[old]) as store:
+        return not store.replica().from_primary
+
+
 def test_lost_commits_are_noticed(world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "_PAGE", 1)  # so that a reader asks between two changes
     gone = threading.Event()
@@ -77,6 +151,7 @@ def test_lost_commits_are_noticed(world: _World, monkeypatch: pytest.MonkeyPatch
         store.leases.acquire("work").release()
         store.tables.load(T)
         kept = _newest(store)
+        waiting = [store.consumers.get(name, start=kept) for name in ("behind", "ahead", "batch")]
         with world.raw() as late:
             late.execute("BEGIN")
             late.execute(_ANOTHER)
@@ -91,14 +166,14 @@ def test_lost_commits_are_noticed(world: _World, monkeypatch: pytest.MonkeyPatch
         tokens = {name: store.leases.acquire(name, ttl=1.0).token or 0 for name in ("work", "a new name")}
         store.leases.acquire("renewed", ttl=3600.0, renew_every=900.0, on_lost=lambda _: gone.set())
         lost = _newest(store)
-        not_begun, bare, copy = store.changes(after=lost), store.position(back=1), io.BytesIO()
+        not_begun, bare, copy = store.changes(after=lost), lost[:-8], io.BytesIO()
         exported = store.export_to(copy).position
         then, gone_then = store.at(kept), store.at(lost)
         assert gone_then.tables.load(T).comment == "lost"
+        look_at_calls_under_way = _under_way(store, monkeypatch, waiting, [kept, before_lost, lost])
 
-        world.fail_over()
+        assert _across(store, world) == ["lost", "kept"], "the function runs again"
 
-        assert store.tables.load(T).comment == "kept"
         assert gone.wait(LONG), "the lease that is lost is renewed at once, and not in 15 minutes"
         with pytest.raises(ms.EntityNotFound):
             store.tables.load(LOST)
@@ -115,10 +190,12 @@ def test_lost_commits_are_noticed(world: _World, monkeypatch: pytest.MonkeyPatch
         assert then.tables.load(T).comment is None
         with pytest.raises(ms.HistoryGone):
             gone_then.tables.load(T)
+        look_at_calls_under_way()
         again = list(store.changes(limit=3))[-1].position
         assert list(store.changes(after=again)), "positions of this timeline go on"
         assert list(store.changes(after=before_lost.replace("-", "t00000002-"))), "also beside the gap"
         for name, token in tokens.items():
             assert (store.leases.acquire(name, timeout=LONG).token or 0) > PER_TIMELINE
             assert token < PER_TIMELINE
+    assert not _read_from_the_old_leader(world), "it shows what was lost"
     assert violations(world.replica.url(database_of(world.url.partition("?")[0]))) == []

@@ -54,6 +54,19 @@ def test_the_same_rows_before_and_after_it_is_prepared(pool: Pool) -> None:
     assert pool.fetch(VALUES, {**given, "flag": False})[0][2] is False
 
 
+def test_an_error_is_told_although_the_session_ends_behind_it(pool: Pool) -> None:
+    results = Wire._results
+
+    def cut(self: Wire, message: bytes) -> list[Any]:
+        if message == b"ROLLBACK":
+            raise psycopg.OperationalError("the server closed the connection")
+        return results(self, message)
+
+    divided: list[tuple[str, dict[str, Any]]] = [("SELECT 1 / 0", {})]
+    with patch.object(Wire, "_results", cut), pytest.raises(psycopg.errors.DivisionByZero):
+        pool.send(divided, lambda _: [], behind=("SELECT 1", {}), prepared=False)
+
+
 def test_errors_are_those_of_the_database(pool: Pool) -> None:
     for _ in range(5):
         with pytest.raises(psycopg.errors.DivisionByZero) as caught:

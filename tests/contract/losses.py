@@ -316,7 +316,7 @@ UNTRIED: dict[str, str] = {
     "Drops.resume": "it finishes drops of others: tests/contract/test_drops_contract.py",
     "FreezableSchemas.exclusive": "its block is a transaction, and its end takes a mark away also without the right",
     "Store.import_from": "a user is refused",
-    "Store.revert": "a user is refused",
+    "Timeline.revert": "a user is refused",
     "Store.gc": "a user is refused",
 }
 """The methods that write and have no line above, and why."""

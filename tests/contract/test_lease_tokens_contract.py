@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -12,7 +13,7 @@ import metastore as ms
 from metastore import Store
 from metastore.backends.sql.tables import metadata
 from metastore.leases.book import Refusal, Want
-from metastore.port.commit import Committed, Conflicted
+from metastore.port.commit import Committed, Conflicted, Unknown
 from metastore.port.conditions import LeaseToken
 from metastore.port.leases import DOOMED, STAGED, Mirror, Take, Taken
 from tests.contract.ground import Ground, dump, insert
@@ -163,7 +164,7 @@ def test_a_repetition_meets_nobody_else(ground: Ground, action: str) -> None:
     leases, operation_id = ground.backend.leases, uuid4()
     mine = _taken(ground, "one")
 
-    def send() -> int:
+    def send() -> object:
         if action == "break":
             return leases.break_(NAME, NAME, operation_id, "bob")
         return leases.release([mine], [NAME], operation_id, "ada")
@@ -172,6 +173,27 @@ def test_a_repetition_meets_nobody_else(ground: Ground, action: str) -> None:
     theirs = _taken(ground, "two")
     assert send() == 1
     assert leases.renew([theirs], TTL) is not None
+
+
+@pytest.mark.parametrize("action", ["break", "release"])
+def test_who_never_got_an_answer_is_not_told_that_nothing_happened(ground: Ground, action: str) -> None:
+    store = ground.store.bind(deadline=0.2)
+    lease = store.leases.acquire(NAME)
+    book = store.leases._database
+    rows = book._rows
+
+    class Losing:
+        def __getattr__(self, verb: str) -> Any:
+            def lost(*sent: Any) -> Unknown:
+                getattr(rows, verb)(*sent)
+                return Unknown("cut")
+
+            return lost
+
+    book._rows = Losing()
+    with pytest.raises(ms.OutcomeUnknown) as raised:
+        store.leases.break_(NAME) if action == "break" else lease.release()
+    assert ground.store.outcome(raised.value.operation_id).state == "committed"
 
 
 def test_what_is_kept_elsewhere_has_no_holder_here(ground: Ground) -> None:

@@ -207,15 +207,15 @@ _USERS = (
     Fault(
         "SQLite: a user's rights are looked for among all guards",
         "metastore/backends/sqlite/reads.py",
-        'join="CROSS JOIN {table} {alias} ON {condition}",\n    gathered',
-        'join="JOIN {table} {alias} ON {condition}",\n    gathered',
+        'join="CROSS JOIN {table}',
+        'join="JOIN {table}',
         "tests/grow/test_costs.py -k rights_cost",
     ),
     Fault(
         "SQLite: the relations of one are looked for among all",
-        "metastore/backends/sqlite/relations.py",
-        'each="CROSS JOIN',
-        'each="JOIN',
+        "metastore/backends/sqlite/reads.py",
+        'join="CROSS JOIN {table}',
+        'join="JOIN {table}',
         "tests/grow/test_costs.py -k relations_of_one",
     ),
     Fault(

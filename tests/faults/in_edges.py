@@ -111,9 +111,16 @@ IN_EDGES: tuple[Fault, ...] = (
     Fault(
         "Spark: a checkpoint without the newest change",
         "metastore/spark/source/source.py",
-        'if "change" in start:',
-        "if False:",
+        'if "change" not in offset:',
+        "if True:",
         "tests/spark/test_source.py -k checkpoint_notices",
+    ),
+    Fault(
+        "Spark: a checkpoint goes on at a number that no change had",
+        "metastore/spark/source/source.py",
+        'return max(number_in(backend, offset["change"]), min(seq, collected))',
+        'return max(number_in(backend, offset["change"]), seq)',
+        "tests/spark/test_streams.py -k come_again",
     ),
     Fault(
         "Import: a number may be beyond all floats",

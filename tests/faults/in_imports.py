@@ -22,10 +22,24 @@ IN_IMPORTS: tuple[Fault, ...] = (
         "tests/imports/test_gravitino_stays.py -k one_import",
     ),
     Fault(
+        "Gravitino: an import drops what is gone there after another one took its turn",
+        "metastore/imports/gravitino/follow.py",
+        ".drop(entity, lease=lease))",
+        ".drop(entity))",
+        "tests/imports/test_gravitino_stays.py -k one_import",
+    ),
+    Fault(
+        "Imports: where names are folded, a table gets what was made for another one that is gone there",
+        "metastore/imports/places.py",
+        "return other if noted is not None and noted.id == found.id else None",
+        "return None",
+        "tests/imports/test_iceberg.py -k take_turns",
+    ),
+    Fault(
         "Import of an Iceberg catalog: a table that was renamed here is made again",
         "metastore/imports/places.py",
-        "if missing else places",
-        "if False else places",
+        "        if missing:\n            places |=",
+        "        if False:\n            places |=",
         "tests/imports/test_iceberg.py -k history",
     ),
     Fault(

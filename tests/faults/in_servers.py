@@ -259,6 +259,34 @@ IN_SERVERS: tuple[Fault, ...] = (
         "tests/imports/test_gravitino_stays.py -k damaged",
     ),
     Fault(
+        "Iceberg server: the key of a folder opens that of another table in it",
+        "metastore/serve/iceberg/warehouses.py",
+        "self._neighbours.are_more_than(0 if staged else 1, location)",
+        "False",
+        "tests/iceberg/test_folders_apart.py -k no_key",
+    ),
+    Fault(
+        "Iceberg: a table that came while another one is purged loses its files",
+        "metastore/pyiceberg/tables.py",
+        "self._neighbours.are_more_than(0, current.metadata.location)",
+        "False",
+        "tests/iceberg/test_folders_apart.py -k no_key",
+    ),
+    Fault(
+        "Iceberg: a table that was moved since the folders were read is not found",
+        "metastore/pyiceberg/neighbours.py",
+        " or _moves(one)):",
+        "):",
+        "tests/iceberg/test_folders_apart.py -k followed",
+    ),
+    Fault(
+        "Iceberg server: a 304 hides a newer key",
+        "metastore/serve/iceberg/tables.py",
+        "_tag_of(self.tag, end)",
+        "self.tag",
+        "tests/iceberg/test_credentials.py -k hides_no_other",
+    ),
+    Fault(
         "Imports: what was made here is overwritten by Gravitino's entity of the same name",
         "metastore/imports/gravitino/run.py",
         "standing = Standing(target.columns, is_taken)",
@@ -345,8 +373,8 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Server: an operator's purge deletes what a user's replaced file names",
         "metastore/pyiceberg/tables.py",
-        "            current = self.current(names, writing=True)\n            with",
-        "            current = self.current(names)\n            with",
+        "            current = self.current(names, writing=True)\n            if",
+        "            current = self.current(names)\n            if",
         f"{_OF_USERS} -k operator_writes",
     ),
     Fault(
@@ -359,8 +387,8 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Server: a user gets the answer that an operator got",
         "metastore/serve/iceberg/tables.py",
-        "            _ANSWERS[_place(catalog, location, mode)] = loaded",
-        "            _ANSWERS[(*_place(catalog, location, mode)[:3], True)] = loaded",
+        "            _ANSWERS[_known_by(catalog, tag)] = loaded",
+        "            _ANSWERS[(*_known_by(catalog, tag)[:2], True)] = loaded",
         f"{_OF_USERS} -k operator_was_shown",
     ),
     Fault(
@@ -471,8 +499,8 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg server: the answer for one warehouse is given for the same location of another",
         "metastore/serve/iceberg/tables.py",
-        "return catalog.reach, location",
-        'return "", location',
+        "return catalog.reach, tag",
+        'return "", tag',
         "tests/iceberg/test_credentials.py -k two_endpoints",
     ),
     Fault(

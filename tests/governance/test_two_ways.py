@@ -28,7 +28,6 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Iterator[Take]:
     """Give what chooses a way for the statements that follow."""
 
     def forget() -> None:
-        rights.statement.cache_clear()
         on_sqlite._TEXTS.rights.cache_clear()
         on_postgres._TEXTS.rights.cache_clear()
 

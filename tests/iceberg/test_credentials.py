@@ -204,6 +204,8 @@ def test_a_table_elsewhere_gets_no_credentials(
             made = client.post("/namespaces/a/tables", json=wanted)
             assert made.status_code == 200, made.text
             assert made.json()["config"] == {}
+            # no other table lies in its folder, or around it
+            assert client.delete(f"/namespaces/a/tables/t{number}").status_code == 204
         inside = client.post("/namespaces/a/tables", json={"name": "in", "schema": SCHEMA})
         assert inside.json()["config"]["s3.access-key-id"] == KEY
 
@@ -286,6 +288,32 @@ def test_what_is_below_a_folder() -> None:
     assert is_below("file:///w/a", "file:///w/")
     for other in ("s3://b/lake", "s3://b/lake2/t", "s3://b/lake/../t", "s3://b/lake/%2e%2e/t", "s3a://b/lake/t"):
         assert not is_below(other, "s3://b/lake")
+
+
+def test_an_answer_that_the_client_has_hides_no_other_key(sqlite_url: str, tmp_path: Path) -> None:
+    """A client that asks whether its answer is still true gets the next key, and one that had no key gets it."""
+    keys = ["first"]
+
+    class Changing:
+        def vend(self, location: str, principal: str) -> Vended:
+            return Vended(location, {"s3.session-token": keys[-1]})
+
+    with served(sqlite_url, tmp_path / "lake", credentials=Changing()) as address:
+        tables = f"{address}/v1/lake.ice/namespaces/a/tables"
+        httpx.post(f"{address}/v1/lake.ice/namespaces", json={"namespace": ["a"]})
+        made = httpx.post(tables, json={"name": "t", "schema": SCHEMA}, headers=DELEGATION)
+        plain = httpx.get(f"{tables}/t")
+        assert plain.headers["etag"] != made.headers["etag"]
+        assert httpx.get(f"{tables}/t", headers={"If-None-Match": plain.headers["etag"]}).status_code == 304
+        with_key = httpx.get(f"{tables}/t", headers={**DELEGATION, "If-None-Match": plain.headers["etag"]})
+        assert with_key.json()["config"] == {"s3.session-token": "first"}
+        known = {**DELEGATION, "If-None-Match": with_key.headers["etag"]}
+        assert with_key.headers["etag"] == made.headers["etag"]
+        same = httpx.get(f"{tables}/t", headers=known)
+        assert (same.status_code, same.content, same.headers["cache-control"]) == (304, b"", "no-store")
+        keys.append("second")
+        assert httpx.get(f"{tables}/t", headers=known).json()["config"] == {"s3.session-token": "second"}
+        assert httpx.post(tables, json={"name": "u", "schema": SCHEMA}, headers=known).status_code == 200
 
 
 def test_vended_credentials_show_no_secret() -> None:

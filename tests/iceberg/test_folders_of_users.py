@@ -142,6 +142,18 @@ def test_a_user_takes_no_folder_by_a_name_that_begins_like_it(
     assert late.status_code == 403
 
 
+def test_what_was_answered_once_is_no_answer_after_the_location_has_changed(
+    users: dict[str, httpx.Client], lake: Path, sqlite_url: str
+) -> None:
+    """Neither the kept answer nor a 304 hides that the store and the file name different folders."""
+    first = users["ann"].get(f"{TABLES}/t")
+    with ms.open(sqlite_url) as store:
+        store.tables.alter("lake.ice.a.t", ms.SetLocation(f"{lake.as_uri()}/elsewhere"))
+    for headers in ({}, {"If-None-Match": first.headers["etag"]}):
+        assert users["ann"].get(f"{TABLES}/t", headers=headers).status_code == 403
+    assert users["root"].get(f"{TABLES}/t").status_code == 200
+
+
 def test_no_namespace_leads_into_the_folder_of_a_table(
     users: dict[str, httpx.Client], lake: Path, sqlite_url: str
 ) -> None:

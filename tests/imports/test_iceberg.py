@@ -279,6 +279,15 @@ def test_names_that_are_one_here_do_not_take_turns(sqlite_url: str, source: Cata
         assert seen[0] == seen[1] == seen[2]
         named = [one.partition(":")[0].lower() for one in seen[0][0]]
         assert named == ["schema eu", "table us.cafe\u0301", "table us.orders"]
+        # nor does one get what was made for another that is gone there
+        for names in (("us", "Orders"), ("EU", "t")):
+            source.drop_table(names)
+        source.drop_namespace("EU")
+        done = import_iceberg(sqlite_url, source, "lake.ice")
+        assert (done.written, sorted(done.failures)) == (0, seen[0][0])
+        assert {one.path: one.properties["metadata_location"] for one in store.find("lake", kind="table")} == seen[0][1]
+        store.tables.rename("lake.ice.us.orders", "older")
+        assert import_iceberg(sqlite_url, source, "lake.ice").written == 1
 
 
 def test_a_namespace_that_is_dropped_there_meanwhile_stops_nothing(

@@ -6,7 +6,7 @@ what ``tests/statements`` and ``tests/combine`` show on PostgreSQL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from metastore.backends.memory.backend import MemoryBackend
@@ -46,10 +46,6 @@ class MemoryBatches(MemoryBackend):
             return True
         known = None if child is None else self._known(child.id)
         return False if known is None else known.record._replace(chain=(*wanted.parents, known.record.chain[-1]))
-
-    def in_one_go(self, work: Callable[[], T]) -> T:
-        """Call it: nothing waits between two calls of this backend."""
-        return work()
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted:
         """Apply each of these by itself: creates, then alters, then exclusive updates."""

@@ -218,7 +218,7 @@ class _Proxy:
     def readers(self) -> _Proxy:
         return _Proxy(self._run, "readers.")
 
-    def in_one_go(self, work: Callable[[], T]) -> T:
+    def in_one_go(self, work: Callable[[], T], *, for_many: bool = False) -> T:
         """Call it: other processes come between two calls all the same."""
         return work()
 

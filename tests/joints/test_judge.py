@@ -207,6 +207,17 @@ def test_sqlites_one_writer_may_keep_an_announced_change(record: Path, database:
     assert set(_changed(record, "alter", partial(_untold, after=0.6)).rules) == rules
 
 
+@pytest.mark.parametrize(("left", "after", "rules"), [(0.5, 0.3, set()), (0.5, 0.2, {"error"}), (0.9, 0.3, {"error"})])
+def test_a_busy_server_may_say_nothing_after_a_deadline(
+    record: Path, left: float, after: float, rules: set[str]
+) -> None:
+    told = json.loads((record / "run.json").read_text())
+    (record / "run.json").write_text(json.dumps({**told, "database": "postgres", "left": left}))
+    assert set(_changed(record, "alter", partial(_untold, after=after)).rules) == rules
+    if not rules:  # one call met that; a server that does it to many is broken
+        assert "error" in _changed(record, "alter", partial(_untold, after=after)).rules
+
+
 def test_a_call_of_a_user_that_had_no_right_any_more_is_found(record: Path) -> None:
     """A call of the library itself, told as one of a user, after a right was taken away and before it came back."""
     lines = _lines(_journal(record))

@@ -17,6 +17,7 @@ from metastore import database
 from metastore.clock import SYSTEM, Clock
 from metastore.deadlines import remaining
 from metastore.leases.database import DatabaseBook
+from metastore.leases.heartbeat import Heartbeat
 from metastore.store import opening
 from tests.leases.kinds_of_work import S, furnish, picture
 from tests.servers.process import wait_until
@@ -317,3 +318,29 @@ def test_a_release_keeps_to_the_deadline_of_its_store(monkeypatch: pytest.Monkey
             assert leases.acquire(f"job {leases._deadline}", ttl=HOUR).release()
     assert 1.5 < left[0] <= 2.0
     assert 0.5 < left[1] <= 1.0
+
+
+def test_a_renewal_that_is_due_now_outlives_another_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another server answers, and another block of the lease begins at the same moment."""
+    heart, waits = Heartbeat(_Lost(), HOUR), list[float]()
+
+    class Wake(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0.0)
+            return len(waits) < 3
+
+    monkeypatch.setattr(heart, "_wake", Wake())
+    monkeypatch.setattr(heart, "_keepers", [SYSTEM.runner()])
+    heart.now()
+    heart._beat()
+    assert waits == [HOUR, 0.0, 0.0]
+
+
+class _Lost:
+    clock, names = SYSTEM, ("work",)
+
+    def seconds_left(self) -> float:
+        return 2 * HOUR
+
+    def renew(self) -> None:
+        raise ms.LeaseLost("work", 1)

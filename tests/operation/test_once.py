@@ -11,7 +11,7 @@ import metastore as ms
 
 _FOLDER = str(Path(ms.__file__).parent)
 _CALLS = 130
-_DEPTH = 18
+_DEPTH = 19
 
 
 def test_a_warm_alter_is_short(postgres_url: str) -> None:

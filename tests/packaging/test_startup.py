@@ -25,8 +25,6 @@ USED = {
     "context",
     "output",
     "show",
-    "around",
-    "entity_view",
     "past",
     "times",
     "unregistered",
@@ -73,7 +71,7 @@ def test_a_command_brings_what_it_uses(url: str) -> None:
     assert not SLOW & set(modules)
     used = {name.removeprefix("metastore.cli.") for name in ours(modules) if name.startswith("metastore.cli.")}
     assert used == USED
-    assert len(ours(modules)) <= 347
+    assert len(ours(modules)) <= 324
 
 
 def test_a_store_on_postgresql_needs_no_sqlalchemy(postgres_url: str) -> None:

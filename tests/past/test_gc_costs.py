@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import metastore as ms
-from metastore.backends.postgres.upkeep import _SWEEP
+from metastore.backends.postgres.reads import PostgresReads
 from metastore.backends.sql.gc import POSTGRES_DELETE_STEPS, POSTGRES_PAST_FROM
 
 pytestmark = pytest.mark.postgres
@@ -37,7 +37,7 @@ def test_a_batch_reads_what_it_judges(postgres_url: str, analyzed: bool) -> None
     asked = {
         "judged": (POSTGRES_PAST_FROM, "operation", "seq"),
         "deleted": (POSTGRES_DELETE_STEPS, "operation", "seq"),
-        "swept": (_SWEEP, "relation", "id"),
+        "swept": (PostgresReads.sql.sweep, "relation", "id"),
     }
     found = dict[str, list[int]]({what: [] for what in asked})
     with ms.open(postgres_url) as store, psycopg.connect(postgres_url.replace("+psycopg", "")) as connection:

@@ -52,10 +52,10 @@ def attempted(store: ms.Store, *, between: Any) -> Proposal[Any]:
     changes = seal.changes([ms.SetProperty("pin", "1")])
     merge = merge_of(TABLE, T, changes, seal.settled)
     between()
-    mutation = alter(
+    attempt = alter(
         TABLE, T, changes, None, None if seal.declared.patterns else merge, None, seal, seal.announced(merge)
     )
-    return cast(Proposal[Any], mutation.attempt(View(session.backend, False)))
+    return cast(Proposal[Any], attempt(View(session.backend, False)))
 
 
 def test_an_attempt_goes_on_after_a_rename(stores: tuple[ms.Store, ms.Store]) -> None:

@@ -68,6 +68,19 @@ def test_micro_batches_have_as_many_changes_as_spark_allows(url: str) -> None:
     assert len(rows(fresh, begin, fresh.latestOffset(begin, limits.ReadAllAvailable()))) == CHANGES
 
 
+def test_numbers_that_no_change_had_come_again(url: str) -> None:
+    """A crash or a fail-over gives them to new changes; a checkpoint of an earlier release is at such a number."""
+    reader = streamed(url)
+    newest = reader.latestOffset()
+    checkpoint = newest | {"seq": newest["seq"] + 5}
+    with ms.open(url) as store:
+        alter(store, 3)
+        new = [change.position for change in store.changes(after=newest["change"])]
+    end = reader.latestOffset(checkpoint)
+    assert rows(reader, checkpoint, end) == new
+    assert rows(reader, newest, checkpoint) == [], "nor does a micro-batch that was planned before have them"
+
+
 def test_what_comes_after_the_beginning_of_a_run_is_left_to_the_next(url: str) -> None:
     """With the trigger availableNow, a query ends although others go on writing."""
     reader = streamed(url, maxChanges=20)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
 from dataclasses import fields, replace
 from itertools import product
 from uuid import UUID
@@ -125,3 +127,9 @@ def test_a_comment_goes_with_its_line() -> None:
       -- and why this
     FROM guard"""
     assert without_comments(text) == "    SELECT '--' AS kept\n    FROM guard"
+
+
+def test_what_psycopg_warns_of_is_not_printed_unasked() -> None:
+    """Without a handler, logging prints warnings to the stderr of a program that configured nothing."""
+    importlib.import_module("metastore.backends.postgres.connect")
+    assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger("psycopg").handlers)

@@ -102,6 +102,19 @@ def test_a_dump_that_was_put_back(
 
 
 @pytest.mark.postgres
+def test_a_base_backup_has_numbers_that_no_change_had(postgres_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its sequence runs ahead, as after each crash."""
+    filled(postgres_url)
+    with psycopg.connect(plain(postgres_url)) as connection:
+        connection.execute("SELECT nextval('change_seq') FROM generate_series(1, 20)")
+    with ms.open(postgres_url) as store:
+        newest = list(store.changes())[-1]
+        assert store.position(back=1) == newest.position, "a number without a change may come again"
+    (found,) = told(postgres_url, capsys)
+    assert (found["position"], found["time"]) == (newest.position, newest.time.isoformat())
+
+
+@pytest.mark.postgres
 def test_what_a_restore_lacks_that_went_on_after_an_error(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,13 +31,7 @@ from metastore.port.conditions import DROPPED, PURGING
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
-from metastore.port.records import (
-    Marked,
-    Origin,
-    Pending,
-    Step,
-    Turn,
-)
+from metastore.port.records import Marked, Origin, Pending, Step, Turn
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
@@ -128,9 +122,8 @@ class MemoryBackend(MemoryReads):
                 if self._tables.drawn["forgotten"] > self._clock.micros() - round(life * 1_000_000):
                     raise outcome_forgotten(operation_id)
                 nothing = (None,) * 5
-                self._tables.steps.append(
-                    Step(operation_id, 0, *nothing, "forbidden", None, self._clock.micros(), *(None,) * 8, attempt=1)
-                )
+                step = Step(operation_id, 0, *nothing, "forbidden", None, self._clock.micros(), attempt=1)
+                self._tables.steps.append(step)
                 return 1
             if row.action not in CLAIMABLE:
                 return None
@@ -157,16 +150,13 @@ class MemoryBackend(MemoryReads):
         """Nobody sends notices: those in line look at intervals."""
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
-        with self._lock:
-            return tickets.queue(self._tables, ids, patience, self._clock.micros())
+        return self._work(lambda tables, now: tickets.queue(tables, ids, patience, now))
 
     def line(self, ids: Sequence[int], ticket: int | None) -> Line:
-        with self._lock:
-            return tickets.line(self._tables, ids, ticket, self._clock.micros())
+        return self._work(lambda tables, now: tickets.line(tables, ids, ticket, now))
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        with self._lock:
-            return tickets.leave(self._tables, ids, ticket, gap, self._clock.micros())
+        return self._work(lambda tables, now: tickets.leave(tables, ids, ticket, gap, now))
 
     # --- marks
 
@@ -235,16 +225,13 @@ class MemoryBackend(MemoryReads):
             return sorted(s.id for i in entity_ids for s in self._tables.children(i))[:limit]
 
     def delete_relations(self, ids: Sequence[int], limit: int) -> int:
-        with self._lock:
-            return relations.delete_relations(self._tables, ids, limit)
+        return self._work(lambda tables, _: relations.delete_relations(tables, ids, limit))
 
     def sweep_relations(self, after: int, limit: int) -> Sweep:
-        with self._lock:
-            return relations.sweep(self._tables, self._known, after, limit)
+        return self._work(lambda tables, _: relations.sweep(tables, self._known, after, limit))
 
     def delete_columns(self, relation_ids: Sequence[int]) -> None:
-        with self._lock:
-            relations.delete_columns(self._tables, relation_ids)
+        self._work(lambda tables, _: relations.delete_columns(tables, relation_ids))
 
     def delete_entities(self, ids: Sequence[int]) -> int:
         with self._lock:
@@ -281,8 +268,7 @@ class MemoryBackend(MemoryReads):
             return (looked[-1].seq if looked else None), versions, others
 
     def forget_tickets(self) -> None:
-        with self._lock:
-            tickets.forget(self._tables, self._clock.micros())
+        self._work(tickets.forget)
 
     def forget_pins(self) -> None:
         with self._lock:
@@ -342,6 +328,9 @@ class MemoryBackend(MemoryReads):
     def ping(self) -> None:
         with self._lock:
             """Memory always answers."""
+
+    def in_one_go(self, work: Callable[[], T], *, for_many: bool = False) -> T:
+        return work()
 
     def close(self) -> None:
         self._lock = _Closed()

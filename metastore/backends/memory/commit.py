@@ -338,8 +338,6 @@ class _Applying:
             scope_version=stand and stand.scope_version,
             in_use=stand and stand.in_use,
             doc=doc,
-            created_by=None,
-            created_at=None,
             digest=commit.caller.digest if commit.caller is not None and self._ordinal == 0 else None,
             fences=self._note(),
             other_id=other_id,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
 from uuid import UUID
 
-from metastore.backends.memory.tables import Tables
+from metastore.backends.memory.tables import Tables, Work
 from metastore.clock import Clock
 from metastore.deadlines import remaining
 from metastore.port.commit import Conflicted, Unknown
@@ -31,20 +30,13 @@ from metastore.port.records import Step
 
 __all__ = ["MemoryLeases"]
 
-T = TypeVar("T")
 _LOOKS = 0.005
-
-
-class Changer(Protocol):
-    """Lets a function work on the tables at a time, and no other one meanwhile."""
-
-    def __call__(self, change: Callable[[Tables, int], T], /) -> T: ...
 
 
 class MemoryLeases:
     """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
 
-    def __init__(self, change: Changer, clock: Clock) -> None:
+    def __init__(self, change: Work, clock: Clock) -> None:
         self._change, self._clock = change, clock
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:
@@ -289,13 +281,7 @@ def _log(tables: Tables, row: LeaseRow, action: str, event: tuple[UUID, int, str
             action=action,
             principal=by,
             time=now,
-            path_before=None,
             path_after=path,
             changes=changes_of(row.owner, row.incarnation),
-            scope_version=None,
-            in_use=None,
-            doc=None,
-            created_by=None,
-            created_at=None,
         )
     )

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
 
-from metastore.backends.memory.tables import Tables
+from metastore.backends.memory.tables import Tables, Work
 from metastore.names import fold
 from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.past import ConsumerRow, NotKept, PastRow, PinRow, Way
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 
 __all__ = ["MemoryPast", "MemoryReaders", "until"]
-
-T = TypeVar("T")
-
-
-class Look(Protocol):
-    """Lets a function look at the tables, and change pins and consumers, at a time."""
-
-    def __call__(self, work: Callable[[Tables, int], T], /) -> T: ...
 
 
 def until(step: Step) -> int:
@@ -30,7 +21,7 @@ def until(step: Step) -> int:
 class MemoryPast:
     """Keeps the promises of :class:`metastore.port.past.PastRows`."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Work) -> None:
         self._look = look
 
     def _then(self, at: int) -> dict[int, Step]:
@@ -182,7 +173,7 @@ def _node(s: Step) -> Node:
 class MemoryReaders:
     """Keeps the promises of :class:`metastore.port.past.Readers`."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Work) -> None:
         self._look = look
 
     def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:

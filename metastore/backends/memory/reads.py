@@ -17,18 +17,7 @@ from metastore.clock import Clock
 from metastore.names import fold
 from metastore.port.backend import Guards
 from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
-from metastore.port.records import (
-    ROOT,
-    Child,
-    Known,
-    Lookup,
-    Node,
-    OwnedRecord,
-    Record,
-    Resolved,
-    RowPage,
-    Step,
-)
+from metastore.port.records import ROOT, Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, RowPage, Step
 from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search, Sizes, Span

@@ -88,4 +88,4 @@ class MemoryRestorer:
             self._tables.relations[relation.key] = relation
         else:
             values["operation_id"] = UUID(values["operation_id"])
-            self._tables.steps.append(Step(**values, created_by=None, created_at=None))
+            self._tables.steps.append(Step(**values))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metastore.backends.memory.past import Look
-from metastore.backends.memory.tables import Tables
+from metastore.backends.memory.tables import Tables, Work
 from metastore.port.secret_keys import KeyRow, Redaction
 
 __all__ = ["MemorySecretKeys"]
@@ -14,7 +13,7 @@ __all__ = ["MemorySecretKeys"]
 class MemorySecretKeys:
     """Keeps the promises of :class:`metastore.port.secret_keys.SecretKeys`."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: Work) -> None:
         self._look = look
 
     def rows(self) -> list[KeyRow]:

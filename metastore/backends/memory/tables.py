@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET, SCHEMA_FORMAT
@@ -21,8 +21,9 @@ from metastore.port.records import OwnedRecord, Step
 from metastore.port.relations import RelationKey, RelationRecord
 from metastore.port.secret_keys import KeyRow
 
-__all__ = ["TAKEN", "Body", "MemorySnapshot", "Stand", "Tables", "Ticket"]
+__all__ = ["TAKEN", "Body", "MemorySnapshot", "Stand", "Tables", "Ticket", "Work"]
 
+T = TypeVar("T")
 OwnedKey = tuple[int, str, str]
 
 TAKEN = (LIVE, DROPPING)
@@ -234,3 +235,9 @@ class MemorySnapshot:
 
     def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
         return iter(())
+
+
+class Work(Protocol):
+    """Lets a function work on the tables at a time, and no other one meanwhile."""
+
+    def __call__(self, work: Callable[[Tables, int], T], /) -> T: ...

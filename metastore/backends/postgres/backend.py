@@ -35,7 +35,6 @@ from metastore.backends.postgres.members import PostgresMembers
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.preludes import preludes
 from metastore.backends.postgres.readers import PostgresReaders
-from metastore.backends.postgres.reads import PAST
 from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.backends.postgres.secret_keys import PostgresSecretKeys
 from metastore.backends.postgres.together import below, message
@@ -94,7 +93,7 @@ class PostgresBackend(PostgresUpkeep):
             except Unannounced:  # members have joined
                 self._announcing.alone = None
         # members must know the entity, so a commit by name cannot be announced before the entity is found
-        if by_name.is_by_name(commit):
+        if commit.by_name:
             return Conflicted("self")
         return self._announcing.send(
             lambda may: self._commit(commit, may), lambda: _covered(commit), lambda: [commit.operation_id]
@@ -154,9 +153,6 @@ class PostgresBackend(PostgresUpkeep):
 
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
         return below.found(wanted, self._quick(below.FIND_BELOW, below.parameters(wanted)))
-
-    def in_one_go(self, work: Callable[[], T]) -> T:
-        return work()
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
         told = told_by_batch(batch)
@@ -277,7 +273,7 @@ class PostgresBackend(PostgresUpkeep):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._quick, _listed, _spread)
+        return SqlPast(self.sql, self._quick, _listed, _spread)
 
     @property
     def readers(self) -> Readers:
@@ -354,6 +350,9 @@ class PostgresBackend(PostgresUpkeep):
 
     def ping(self) -> None:
         self._rows("SELECT 1", {})
+
+    def in_one_go(self, work: Callable[[], T], *, for_many: bool = False) -> T:
+        return work()
 
     def close(self) -> None:
         self.notices.close()

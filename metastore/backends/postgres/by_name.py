@@ -10,15 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from metastore.backends.postgres.exclusive import moved_to, written
-from metastore.backends.postgres.fragments import (
-    ALL_GUARDED,
-    DURABLE,
-    GUARDED,
-    NOTED,
-    NOW,
-    PATIENT,
-    THEIR_TURN,
-)
+from metastore.backends.postgres.fragments import ALL_GUARDED, DURABLE, GUARDED, NOTED, NOW, PATIENT, THEIR_TURN
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.sql.comments import without_comments
@@ -28,7 +20,7 @@ from metastore.port.note import note_of
 from metastore.port.records import Node, Record
 from metastore.port.writes import Result, Update
 
-__all__ = ["EMPTY", "MOVE_NAMED", "MovedByName", "is_by_name", "outcome", "statements"]
+__all__ = ["EMPTY", "MOVE_NAMED", "MovedByName", "outcome", "statements"]
 
 _LONGEST: Final = 64 << 10
 """How many bytes the document in the answer has at most: see together/alter.py."""
@@ -72,11 +64,6 @@ EMPTY: Final = without_comments("""SELECT 1 / (CASE WHEN (SELECT g.id FROM guard
     ORDER BY g.family, g.key LIMIT 1) IS NULL
   THEN 1 ELSE 0 END)""")
 """Fails (NOT_EMPTY) if what the operation has dropped has children."""
-
-
-def is_by_name(commit: Commit) -> bool:
-    """Whether a commit names what it updates, instead of its id."""
-    return any(isinstance(write, Update) and write.named is not None for write in commit.writes)
 
 
 def statements(commit: Commit, write: Update) -> list[Statement]:

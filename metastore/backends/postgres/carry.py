@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from metastore.backends.postgres import parameters
 from metastore.backends.postgres.fragments import GENERATION, OPERATION_COLUMNS, WRITER
-from metastore.backends.postgres.intents import RESOLVING, help_parameters
+from metastore.backends.postgres.intents import RESOLVING, Helped, help_parameters
 from metastore.backends.postgres.parameters import Row, Statement, plain
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
-from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
+from metastore.port.commit import Commit, CommitOutcome, Committed
 from metastore.port.conditions import Guard
 from metastore.port.intents import Help
 from metastore.port.writes import Result, Update
@@ -96,30 +94,9 @@ def _guards(commit: Commit, carried: Help) -> tuple[Guard, ...]:
     return tuple(own.values())
 
 
-class Carried(NamedTuple):
-    """The statement's row: the columns of its last SELECT."""
-
-    held: int
-    """How many guards held."""
-    cas: int
-    """1 if the entity had the expected version, and neither a mark nor a ticket hindered it."""
-    at: int | None
-    """When it was written; None: a precondition did not hold."""
-    found: int | None
-    """The version in the statement's snapshot, if nothing was written."""
-    marked: bool | None
-    queued: bool | None
-
-
 def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
     """Return what the statement's row means."""
-    one = Carried(*row)
+    one = Helped(*row)
     if one.at is not None:
         return Committed((Result(write.id, write.version + 1, one.at),))
-    if one.marked:
-        return Conflicted("marked")
-    if one.held < len(_guards(commit, commit.carries[0]) if commit.carries else commit.guards):
-        return Conflicted("ancestor")
-    if one.queued:
-        return Conflicted("ticket", write.id)
-    return Conflicted("pending" if one.cas else "self", write.id, one.found)
+    return one.conflict(write.id, len(_guards(commit, commit.carries[0]) if commit.carries else commit.guards))

@@ -12,6 +12,7 @@ connection to a replica, whose state may be old.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +36,10 @@ from metastore.urls import Url
 __all__ = ["AnotherRun", "Pool"]
 
 Rows = list[tuple[Any, ...]]
+
+# psycopg warns of errors that it ignores, such as a rollback on a connection that was cut; without this handler,
+# logging would print that to the stderr of a program that asks for no logs
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 _DEFAULTS: dict[str, Any] = {
     "keepalives": 1,

@@ -29,7 +29,7 @@ from metastore.backends.postgres.preludes import caller
 from metastore.backends.postgres.read_sql import READ, each
 from metastore.backends.postgres.tickets import in_line, line_of
 from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.reads import from_named
+from metastore.backends.sql.dialect import from_named
 from metastore.port.commit import CommitOutcome, Committed, Conflicted
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 from metastore.port.note import note_of_intent
@@ -47,6 +47,7 @@ __all__ = [
     "RESOLVING",
     "TURN",
     "UNMARK",
+    "Helped",
     "help_parameters",
     "help_statement",
     "helped",
@@ -302,7 +303,7 @@ class Helped(NamedTuple):
     held: int
     """How many guards held."""
     cas: int
-    """1 if the entity had the expected version and no mark."""
+    """1 if the entity had the expected version, and neither a mark nor a ticket hindered it."""
     at: int | None
     """When it was written; None: a precondition did not hold."""
     found: int | None
@@ -311,19 +312,21 @@ class Helped(NamedTuple):
     queued: bool | None
     """Whether a ticket waits for the entity."""
 
+    def conflict(self, entity_id: int, guards: int) -> Conflicted:
+        """Return which precondition did not hold; ``guards``: how many guards there were."""
+        if self.marked:
+            return Conflicted("marked")
+        if self.held < guards:
+            return Conflicted("ancestor")
+        if self.queued:
+            return Conflicted("ticket", entity_id)
+        return Conflicted("pending" if self.cas else "self", entity_id, self.found)
+
 
 def helped(help_: Help, row: Row) -> CommitOutcome:
     """Return what the row of the statement that resolves intents means."""
     one = Helped(*row)
-    if one.at is not None:
-        return Committed(help_.results(one.at))
-    if one.marked:
-        return Conflicted("marked")
-    if one.held < len(help_.guards):
-        return Conflicted("ancestor")
-    if one.queued:
-        return Conflicted("ticket", help_.id)
-    return Conflicted("pending" if one.cas else "self", help_.id, one.found)
+    return one.conflict(help_.id, len(help_.guards)) if one.at is None else Committed(help_.results(one.at))
 
 
 # --- look

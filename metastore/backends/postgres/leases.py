@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -14,6 +14,7 @@ from metastore.backends.postgres import errors
 from metastore.backends.postgres import lease_sql as sql
 from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
+from metastore.backends.postgres.silence import Asks
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import MetastoreError
@@ -27,18 +28,8 @@ _LAST = (1 << 63) - 1
 """The ticket of a client that is in no queue: every waiter is ahead."""
 _POLL, _BLIND_POLL = 1.0, 0.25
 """How often a waiter looks at the queue (seconds): if it can be woken, and if it cannot (behind a pooler)."""
-
-
-class Asking(Protocol):
-    """Sends one statement, and once more if the connection was dead: for what may be repeated."""
-
-    def __call__(self, text: str, parameters: dict[str, Any]) -> list[Row]: ...
-
-
-class Sending(Protocol):
-    """Sends several as one transaction, likewise; returns the rows of those that write."""
-
-    def __call__(self, statements: list[Statement]) -> list[Row]: ...
+Sending = Callable[[list[Statement]], list[Row]]
+"""Sends several as one transaction, and once more if the connection was dead; returns the rows of those that write."""
 
 
 class TakeRow(NamedTuple):
@@ -81,7 +72,7 @@ class TakeRow(NamedTuple):
 class PostgresLeases:
     """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
 
-    def __init__(self, pool: Pool, ask: Asking, send: Sending) -> None:
+    def __init__(self, pool: Pool, ask: Asks, send: Sending) -> None:
         self._pool, self._ask, self._send = pool, ask, send
 
     def _attempt(self, text: str, parameters: dict[str, Any]) -> list[Row] | Conflicted | Unknown:
@@ -120,13 +111,17 @@ class PostgresLeases:
         ((count, expires_at),) = self._ask(sql.RENEW, {**_tokens(held), "ttl": ttl})
         return expires_at if count == len(held) else None
 
-    def release(self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None) -> int:
+    def release(
+        self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None
+    ) -> int | Conflicted | Unknown:
         parameters = {**_tokens(held), "paths": texts(paths), "operation_id": operation_id, "principal": by}
-        return int(self._ask(sql.RELEASE, parameters)[0][0])
+        rows = self._attempt(sql.RELEASE, parameters)
+        return int(rows[0][0]) if isinstance(rows, list) else rows
 
-    def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool:
+    def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool | Conflicted | Unknown:
         parameters = {"names": texts([name]), "paths": texts([path]), "operation_id": operation_id, "principal": by}
-        return bool(self._ask(sql.BREAK, parameters)[0][0])
+        rows = self._attempt(sql.BREAK, parameters)
+        return bool(rows[0][0]) if isinstance(rows, list) else rows
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
         parameters = {

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.reads import ENTITY, NODE, OWNED, STEPS, ReadSql, from_named
+from metastore.backends.sql.dialect import Dialect
+from metastore.backends.sql.reads import ENTITY, NODE, OWNED, STEPS, ReadSql
 from metastore.cached import cached_property
 from metastore.port.conditions import LIVE
 from metastore.port.unreadable import DEEPEST
@@ -41,19 +41,15 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
         columns = ["n1", *[f"{which}{n}" for n in range(2, depth + 1) for which in "nk"]]
         first = "g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = w.n1"
         levels = "".join(f"LEFT JOIN {_level(n, 'w.')} ON true\n" for n in range(2, depth + 1))
-        return from_named(
-            f"""SELECT {nodes}, {ENTITY}
+        return self.dialect.statement(f"""SELECT {nodes}, {ENTITY}
 FROM unnest({", ".join(arrays)}) WITH ORDINALITY AS w({", ".join(columns)}, n)
 LEFT JOIN {each("guard", "g1", first)} ON true
 {levels}LEFT JOIN {each("entity", "e", f"e.id = g{depth}.id")} ON true
-ORDER BY w.n""",
-            self.parameter,
-        )
+ORDER BY w.n""")
 
     def _by_id(self, *, held: bool) -> str:
         columns = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
-        return from_named(
-            without_comments(f"""WITH RECURSIVE up AS (
+        return self.dialect.statement(f"""WITH RECURSIVE up AS (
   -- from each entity up to the root, one guard at a time; a chain that is deeper than any path can be is damaged
   SELECT g.id AS wanted, 0 AS height, {columns} FROM guard g WHERE g.id = ANY(%(ids)s::bigint[])
   UNION ALL
@@ -62,12 +58,10 @@ ORDER BY w.n""",
 SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}{self._counted(held)}
 FROM up LEFT JOIN {each("entity", "e", "e.id = up.id AND up.height = 0")} ON true
 -- from the root down; the entity stands beside its own guard only
-WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
-            self.parameter,
-        )
+WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
 
     def _among(self, only: bool, few: bool) -> tuple[str, str]:
-        ids = "SELECT unnest(%(chosen)s::bigint[]) AS id"
+        ids = self.dialect.chosen
         if only and few:
             return f"({ids}) w CROSS JOIN {each('guard', 'g', 'g.id = w.id')}", ""
         # CASE: a hash table of the ids is asked for each child in the order of names, and no join takes its place
@@ -85,9 +79,8 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
     @cached_property
     def owned_by_name(self) -> str:
         wanted = "o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name"
-        return from_named(
-            f"SELECT w.n, {OWNED} FROM {self.wanted_owned} CROSS JOIN {each('owned', 'o', wanted)}", self.parameter
-        )
+        found = self.dialect.each("owned", "o", wanted)
+        return self.dialect.statement(f"SELECT w.n, {OWNED} FROM {self.dialect.owned} {found}")
 
     @cached_property
     def named_steps(self) -> str:
@@ -105,11 +98,33 @@ def _level(n: int, names: str = ":") -> str:
     )
 
 
+_EACH = each("{table}", "{alias}", "{condition}")
 READ = _PostgresRead(
-    parameter="%(name)s",
-    ids="SELECT unnest(%(ids)s::bigint[])",
-    held="""SELECT count(*) FROM guard WHERE id = ANY(%(guard_ids)s::bigint[])
+    Dialect(
+        parameter="%(name)s",
+        join=f"CROSS JOIN {_EACH}",
+        left_join=f"LEFT JOIN {_EACH} ON true",
+        array="json_build_array",
+        gathered="json_agg",
+        nested="",
+        text="::text",
+        fits="{} LIKE {}::text",
+        contains="strpos({}, {}::text) > 0",
+        distinct="DISTINCT ON (c.key, c.entity_id)",
+        held="""SELECT count(*) FROM guard WHERE id = ANY(%(guard_ids)s::bigint[])
     AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]""",
-    wanted_owned="""unnest(%(owner_ids)s::bigint[], %(names)s::text[]) WITH ORDINALITY AS w(owner_id, name, n)""",
-    chosen="",
+        ids="SELECT unnest(%(ids)s::bigint[])",
+        chosen="SELECT unnest(%(chosen)s::bigint[]) AS id",
+        wanted="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
+        places="unnest(:places::bigint[]) AS w(id)",
+        names="unnest(%(names)s::text[]) AS w(name)",
+        slots="unnest(%(from_ids)s::bigint[], %(slots)s::bigint[]) AS w(from_id, slot)",
+        owned="unnest(%(owner_ids)s::bigint[], %(names)s::text[]) WITH ORDINALITY AS w(owner_id, name, n)",
+        families="g.family = ANY(:families::text[])",
+        kinds="(:kinds::text[] IS NULL OR n.kind = ANY(:kinds::text[]))",
+        many=lambda columns: (
+            f"unnest({', '.join(['%(start)s::bigint[]', *[f'%({c})s::text[]' for c in columns]])}) WITH ORDINALITY"
+            f" AS w(start, {', '.join(columns)}, n)"
+        ),
+    )
 )

@@ -24,19 +24,12 @@ from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.read_errors import raise_read_error, refused_here
 from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
-from metastore.backends.postgres.relations import READ_RELATIONS
 from metastore.backends.postgres.settings import LASTING
 from metastore.backends.postgres.snapshots import Snapshot
-from metastore.backends.sql.decode import (
-    lookup_parameters,
-    owned_record,
-    resolved,
-    step,
-)
+from metastore.backends.sql.decode import lookup_parameters, owned_record, resolved, step
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
-from metastore.backends.sql.find import FindSql, like_of
+from metastore.backends.sql.find import like_of
 from metastore.backends.sql.limits import Limits
-from metastore.backends.sql.past_sql import PastSql
 from metastore.backends.sql.questions import Questions, Texts
 from metastore.backends.sql.relations import relations
 from metastore.backends.sql.touched import touched_sql
@@ -53,45 +46,14 @@ from metastore.port.touched import Touch, Touched
 from metastore.retry.classify import Consequence, of_sqlstate
 from metastore.urls import Url
 
-__all__ = ["PAST", "PostgresReads"]
+__all__ = ["PostgresReads"]
 
 T = TypeVar("T")
 
 _resolve_in_one = cache(_READ.resolve_many)
 _MANY = 8
 """With more paths, one statement for all of them is faster than one for each."""
-_FIND = FindSql(
-    parameter="%(name)s",
-    fits="{} LIKE {}::text",
-    contains="strpos({}, {}::text) > 0",
-    each=each("guard", "g", "{}"),
-    entity="LEFT JOIN " + each("entity", "e", "e.id = f.id") + " ON true",
-    array="json_build_array",
-    gathered="json_agg({})::text",
-    among="{} = ANY(:families::text[])",
-    places="unnest(:places::bigint[]) AS w(id)",
-)
-_TEXTS = Texts(
-    _READ,
-    READ_RELATIONS,
-    _FIND,
-    places="unnest(:places::bigint[]) AS w(id)",
-    join="CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}",
-    gathered="json_agg(json_build_array(what, one, other, number, word, name))::text",
-)
-PAST = PastSql(
-    parameter="%(name)s",
-    ids="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
-    join="CROSS JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}",
-    left_join="LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias} ON true",
-    many=lambda columns: (
-        f"unnest({', '.join(['%(start)s::bigint[]', *[f'%({c})s::text[]' for c in columns]])}) WITH ORDINALITY"
-        f" AS w(start, {', '.join(columns)}, n)"
-    ),
-    kinds="(:kinds::text[] IS NULL OR n.kind = ANY(:kinds::text[]))",
-    distinct="DISTINCT ON (c.key, c.entity_id)",
-    read=_READ,
-)
+_TEXTS = Texts(_READ)
 
 
 class PostgresReads(Questions):

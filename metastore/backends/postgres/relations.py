@@ -13,7 +13,6 @@ from metastore.backends.postgres.fragments import DURABLE, NOW, fails_unless_see
 from metastore.backends.postgres.parameters import Statement, plain, texts
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.relations import RelationSql
 from metastore.port.conditions import Relations
 from metastore.port.writes import Relate
 
@@ -24,23 +23,10 @@ __all__ = [
     "DONE_RELATIONS",
     "LOCKED_RELATIONS",
     "OWN_RELATIONS",
-    "READ_RELATIONS",
     "RELATION_WRITES",
     "check",
     "parameters",
 ]
-
-READ_RELATIONS = RelationSql(
-    parameter="%(name)s",
-    array="json_build_array",
-    gathered="json_agg",
-    nested="",
-    text="::text",
-    each="CROSS JOIN " + each("{table}", "{alias}", "{condition}"),
-    maybe="LEFT JOIN " + each("{table}", "{alias}", "{condition}") + " ON true",
-    slots="unnest(%(from_ids)s::bigint[], %(slots)s::bigint[]) AS w(from_id, slot)",
-    names="unnest(%(names)s::text[]) AS w(name)",
-)
 
 # --- the parts of a commit
 

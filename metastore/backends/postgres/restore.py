@@ -27,8 +27,8 @@ from metastore.port.restore import (
     Under,
     mark_of,
     raise_not_empty,
-    raise_overtaken,
     raise_taken,
+    required,
     stored,
     under_way,
 )
@@ -70,12 +70,12 @@ class PostgresRestorer:
         with self._transaction() as connection:
             for table, some in rows.items():
                 _copy(connection, table, some)
-            there = _required(connection, token, last)
+            there = required(_under_way(connection), token, last)
             connection.execute("UPDATE info SET epoch = %s", (str(there._replace(mark=mark)),))
 
     def finish(self, token: str, last: int, ending: Ending) -> None:
         with self._transaction() as connection:
-            there = _required(connection, token, last)
+            there = required(_under_way(connection), token, last)
             _copy(connection, "guard", ending.top)
             connection.execute(_UNMARK)
             connection.execute(
@@ -113,10 +113,3 @@ def _copy(connection: psycopg.Connection[Any], table: str, rows: Sequence[Row]) 
 def _under_way(connection: psycopg.Connection[Any]) -> Under | None:
     (row,) = connection.execute("SELECT epoch, compatible_from FROM info FOR UPDATE").fetchall()
     return under_way(*row)
-
-
-def _required(connection: psycopg.Connection[Any], token: str, last: int) -> Under:
-    there = _under_way(connection)
-    if there is None or (there.token, there.mark) != (token, last):
-        raise_overtaken()
-    return there

@@ -8,17 +8,13 @@ from typing import Any
 
 import psycopg
 
-from metastore.backends.postgres import (
-    relations,
-    sending,
-    tickets,
-)
+from metastore.backends.postgres import relations, sending, tickets
 from metastore.backends.postgres.fragments import DURABLE, NOW, WRITER
 from metastore.backends.postgres.members import FORGET as FORGET_ANNOUNCEMENTS
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.reads import PostgresReads
 from metastore.backends.sql import gc as collect_sql
-from metastore.backends.sql.reads import from_named
+from metastore.backends.sql.dialect import from_named
 from metastore.backends.sql.relations import sweep
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.relations import Sweep
@@ -29,7 +25,6 @@ __all__ = ["PostgresUpkeep"]
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW.format(among="= ANY(%(ids)s::bigint[])"), "%(name)s")
-_SWEEP = relations.READ_RELATIONS.sweep()
 _FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
   AND coalesce(deadline, 0) < {NOW} RETURNING 1"""
 _RAISE_PAST = f"""UPDATE info SET writer = {WRITER}, past_from = %(since)s::bigint
@@ -62,7 +57,7 @@ class PostgresUpkeep(PostgresReads):
         return int(deleted)
 
     def sweep_relations(self, after: int, limit: int) -> Sweep:
-        rows = self._rows(_SWEEP, {"after": after, "page_size": limit})
+        rows = self._rows(self.sql.sweep, {"after": after, "page_size": limit})
         missing = [row[0] for row in rows if row[1]]
         return sweep(rows, len(self._rows(relations.DELETE_MISSING, {"ids": missing})) if missing else 0)
 

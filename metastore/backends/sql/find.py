@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.reads import ENTITY, from_named
+from metastore.backends.sql.dialect import Dialect
+from metastore.backends.sql.reads import ENTITY
 from metastore.port.unreadable import DEEPEST
 
 __all__ = ["FindSql", "glob_of", "like_of"]
@@ -27,7 +27,7 @@ _FAMILY = f"""SELECT {_SCANNED}, g.family AS a, g.key AS b FROM guard g
   WHERE g.state = 0 AND g.id <> 0 AND g.parent_id = :parent AND g.family = :family AND g.key > :after_key
     AND g.key < :before
   ORDER BY g.key LIMIT :page_size"""
-_BELOW_ALL = f"""SELECT {_SCANNED}, g.family AS a, g.key AS b FROM {{places}} CROSS JOIN {{each}} LIMIT :page_size"""
+_BELOW_ALL = f"""SELECT {_SCANNED}, g.family AS a, g.key AS b FROM {{places}} {{each}} LIMIT :page_size"""
 _COLUMNS = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state"
 
 
@@ -35,23 +35,7 @@ _COLUMNS = "g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold
 class FindSql:
     """The statements in one dialect."""
 
-    parameter: str
-    fits: str
-    """Whether the text ``{}`` has the pattern ``{}``, a parameter."""
-    contains: str
-    """Whether the text ``{}`` contains the text ``{}``, a parameter."""
-    each: str
-    """The join with ``guard g`` by the condition ``{}``, for each row to the left."""
-    entity: str
-    """The left join with the entity ``e`` of the row ``f``."""
-    array: str
-    """The function that makes a JSON array of its arguments."""
-    gathered: str
-    """The function that gathers the values ``{}`` of all rows in a JSON array, as a text."""
-    among: str
-    """Whether ``{}`` is among the texts of the parameter ``:families``."""
-    places: str
-    """The rows ``w`` with an ``id`` for each id of the parameter ``:places``."""
+    dialect: Dialect
 
     def by_name(self) -> str:
         """Scan names, from the one after ``after_name``, ``after_id`` up to ``before``."""
@@ -69,35 +53,34 @@ class FindSql:
         """Scan the children of all ``places`` (in one ``family``), in no order: at most a page of them."""
         one = "g.family = :family AND g.key > :after_key AND g.key < :before"
         part = one if family else "(g.family, g.key) > (:after_family, :after_key)"
-        each = self.each.format(f"g.state = 0 AND g.id <> 0 AND g.parent_id = w.id AND {part}")
-        return self._statement(_BELOW_ALL.format(places=self.places, each=each), self._all_scanned())
+        each = self.dialect.each("guard", "g", f"g.state = 0 AND g.id <> 0 AND g.parent_id = w.id AND {part}")
+        return self._statement(_BELOW_ALL.format(places=self.dialect.places, each=each), self._all_scanned())
 
     def sizes(self, *, families: bool) -> str:
         """Count names in a range, and what is below an entity (only in some ``families``), each up to a limit."""
-        only = f" AND {self.among.format('g.family')}" if families else ""
-        below = self.each.format(f"g.parent_id = w.id AND g.state = 0{only}")
-        return from_named(
-            without_comments(f"""SELECT (SELECT count(*) FROM (SELECT 1 FROM guard g
+        only = f" AND {self.dialect.families}" if families else ""
+        below = self.dialect.each("guard", "g", f"g.parent_id = w.id AND g.state = 0{only}")
+        return self.dialect.statement(f"""SELECT (SELECT count(*) FROM (SELECT 1 FROM guard g
     WHERE g.state = 0 AND g.id <> 0 AND g.name >= :begin AND g.name < :before LIMIT :most_names) n),
   -- both read no more than their limits: a recursion ends when enough rows were taken from it
   (WITH RECURSIVE w AS (
     SELECT g.id FROM guard g WHERE g.state = 0 AND g.id <> 0 AND g.parent_id = :scope{only}
     UNION ALL
-    SELECT g.id FROM w CROSS JOIN {below})
-  SELECT count(*) FROM (SELECT 1 FROM w LIMIT :most_below) b)"""),
-            self.parameter,
-        )
+    SELECT g.id FROM w {below})
+  SELECT count(*) FROM (SELECT 1 FROM w LIMIT :most_below) b)""")
 
     def _all_scanned(self) -> str:
-        pairs = self.gathered.format(f"{self.array}(s.id, s.kind, s.fold)")
-        return f"(SELECT {pairs} FROM scanned s)"
+        return f"(SELECT {self._gathered('s.id, s.kind, s.fold')} FROM scanned s)"
+
+    def _gathered(self, columns: str) -> str:
+        return self.dialect.rows(columns) + self.dialect.text
 
     def _fits(self) -> str:
         """Return the condition on a name. A guard folds if the names below it are compared without case.
 
         Everything but the catalog itself has that from above, and its key is its name without case.
         """
-        exact, folded = self.fits.format("s.name", ":pattern"), self.fits.format("s.key", ":folded")
+        exact, folded = self.dialect.fits.format("s.name", ":pattern"), self.dialect.fits.format("s.key", ":folded")
         return f"({exact} OR (s.fold AND s.kind <> 'catalog' AND {folded}))"
 
     def _climb(self) -> str:
@@ -105,20 +88,20 @@ class FindSql:
 
         A drop changes one row, and none below it. What somebody put below itself by hand never reaches the root.
         """
-        up = self.each.format("g.id = u.parent_id")
-        nodes = self.gathered.format(f"{self.array}(u.height, u.id, u.kind, u.name, u.scope_version, u.in_use, u.fold)")
+        up = self.dialect.each("guard", "g", "g.id = u.parent_id")
+        nodes = self._gathered("u.height, u.id, u.kind, u.name, u.scope_version, u.in_use, u.fold")
+        start = self.dialect.each("guard", "g", "g.id = o.id")
         return f"""(WITH RECURSIVE u AS (
-      SELECT 0 AS height, {_COLUMNS} FROM (SELECT s.id AS id) o CROSS JOIN {self.each.format("g.id = o.id")}
+      SELECT 0 AS height, {_COLUMNS} FROM (SELECT s.id AS id) o {start}
       UNION ALL
-      SELECT u.height + 1, {_COLUMNS} FROM u CROSS JOIN {up} WHERE u.parent_id <> 0 AND u.height < {DEEPEST})
+      SELECT u.height + 1, {_COLUMNS} FROM u {up} WHERE u.parent_id <> 0 AND u.height < {DEEPEST})
     SELECT {nodes} FROM u
     HAVING max(u.state) = 0 AND min(u.state) = 0 AND min(u.parent_id) = 0
       AND (:scope = 0 OR max(CASE WHEN u.id = :scope AND u.height > 0 THEN 1 ELSE 0 END) = 1))"""
 
     def _statement(self, scan: str, scanned: str) -> str:
-        contains = self.contains.format("e.doc", ":fragment")
-        return from_named(
-            without_comments(f"""
+        contains = self.dialect.contains.format("e.doc", ":fragment")
+        return self.dialect.statement(f"""
 -- A bounded part of an index, with the rows that fit and those that do not.
 WITH scanned AS MATERIALIZED ({scan}),
 -- The rows that fit, each with the nodes down to it.
@@ -133,10 +116,8 @@ SELECT counted.total, last.a, last.b, {scanned}, f.a, f.b, f.nodes, {ENTITY}
 FROM (SELECT count(*) AS total FROM scanned) counted
 LEFT JOIN (SELECT a, b FROM scanned ORDER BY a DESC, b DESC LIMIT 1) last ON true
 LEFT JOIN page f ON true
-{self.entity}
-ORDER BY f.a, f.b"""),
-            self.parameter,
-        )
+{self.dialect.maybe("entity", "e", "e.id = f.id")}
+ORDER BY f.a, f.b""")
 
 
 def like_of(glob: str) -> str:

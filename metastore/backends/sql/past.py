@@ -19,7 +19,8 @@ from typing import Any
 
 from metastore.backends.sql.decode import lookup_parameters, resolved, step, ways_down
 from metastore.backends.sql.deep_paths import DEEP
-from metastore.backends.sql.past_sql import PastSql, columns_of
+from metastore.backends.sql.past_sql import columns_of
+from metastore.backends.sql.questions import Texts
 from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.past import NotKept, PastRow, Way
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
@@ -40,9 +41,10 @@ class SqlPast:
     """Keeps the promises of :class:`metastore.port.past.PastRows` on a SQL database."""
 
     def __init__(
-        self, sql: PastSql, fetch: Fetch, listed: Callable[[Sequence[int] | Sequence[str]], Any], many: Many
+        self, texts: Texts, fetch: Fetch, listed: Callable[[Sequence[int] | Sequence[str]], Any], many: Many
     ) -> None:
-        self._sql, self._fetch, self._listed, self._many = sql, fetch, listed, many
+        self._texts, self._sql = texts, texts.past
+        self._fetch, self._listed, self._many = fetch, listed, many
 
     def resolve(self, at: int, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow paths: those of one length in one statement, at any depth."""
@@ -68,7 +70,7 @@ class SqlPast:
     def _followed(self, table: str, at: int, depth: int, lookups: Sequence[Lookup]) -> list[Row]:
         values = [lookup_parameters(Lookup(w.families[:depth], w.names[:depth], w.start)) for w in lookups]
         named = self._many(["start", *columns_of(depth)], values)
-        rows = self._fetch(_resolve(self._sql, depth, table), {**named, "at": at})
+        rows = self._fetch(self._texts.resolve_past(depth, table), {**named, "at": at})
         self._require(rows[0][0])
         return [row[1:] for row in rows]
 
@@ -170,16 +172,6 @@ class SqlPast:
     def _require(self, kept: object) -> None:
         if not kept:
             raise NotKept(self.since())
-
-
-def _resolve(sql: PastSql, depth: int, table: str) -> str:
-    text = _TEXTS.get((id(sql), depth, table))
-    if text is None:
-        text = _TEXTS[id(sql), depth, table] = sql.resolve(depth, table)
-    return text
-
-
-_TEXTS: dict[tuple[int, int, str], str] = {}
 
 
 def _node(row: Sequence[Any], at: int) -> Node:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.reads import ReadSql, from_named
+from metastore.backends.sql.dialect import Dialect
+from metastore.backends.sql.reads import ReadSql
 from metastore.cached import cached_property
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.unreadable import DEEPEST
@@ -31,41 +30,32 @@ def columns_of(depth: int) -> list[str]:
 class PastSql:
     """The statements in one dialect."""
 
-    parameter: str
-    """A parameter, with ``name`` for its name."""
-    ids: str
-    """A table ``w`` of the ids in the parameter ``:ids``."""
-    join: str
-    """A join that looks up in ``{table}`` as ``{alias}`` by ``{condition}`` for each row on its left."""
-    left_join: str
-    """The same, but it keeps a row that matches nothing."""
-    distinct: str
-    """The word that selects distinct rows in their order, without reading all of them first."""
-    many: Callable[[Sequence[str]], str]
-    """A table ``w`` of the rows in the parameters of ``Many``, with ``start`` (an id) and these columns (texts)."""
-    kinds: str
-    """A condition on ``n.kind``: it is among the parameter ``:kinds``, or that is NULL."""
     read: ReadSql
+
+    @property
+    def dialect(self) -> Dialect:
+        return self.read.dialect
 
     def _newest(self, alias: str, entity_id: str, condition: str = "", *, left: bool = False) -> str:
         """Join the newest version that an entity had then."""
         where = f"{alias}.entity_id = {entity_id} AND {alias}.version = {_VERSION.format(entity_id)}{condition}"
-        return (self.left_join if left else self.join).format(table="operation", alias=alias, condition=where)
+        return (self.dialect.maybe if left else self.dialect.each)("operation", alias, where)
 
     def _made(self, alias: str, table: str = "entity") -> str:
         """Join who made it: its row as long as there is one, else the first step."""
-        row = self.left_join.format(table=table, alias="e", condition=f"e.id = {alias}.entity_id")
+        row = self.dialect.maybe(table, "e", f"e.id = {alias}.entity_id")
         first = f"f.entity_id = {alias}.entity_id AND f.version = 1 AND e.id IS NULL"
-        return f"{row} {self.left_join.format(table='operation', alias='f', condition=first)}"
+        return f"{row} {self.dialect.maybe('operation', 'f', first)}"
 
     def resolve(self, depth: int, table: str = "entity") -> str:
         """Paths of ``depth`` names: of each its nodes, and the entity of the last, or the row of another table."""
         nodes = ", ".join(_NODE.format(f"g{n}") for n in range(1, depth + 1))
         levels = "\n".join(self._level(n) for n in range(1, depth + 1))
-        sql = f"""SELECT {_KEPT} AS kept, {nodes}, {_BODY.format(f"g{depth}")} FROM {self.many(columns_of(depth))}
+        wanted = self.dialect.many(columns_of(depth))
+        sql = f"""SELECT {_KEPT} AS kept, {nodes}, {_BODY.format(f"g{depth}")} FROM {wanted}
 {levels}
 {self._made(f"g{depth}", table)} ORDER BY w.n"""
-        return from_named(sql, self.parameter)
+        return self.dialect.statement(sql)
 
     def _level(self, n: int) -> str:
         parent = "w.start" if n == 1 else f"g{n - 1}.entity_id"
@@ -73,7 +63,7 @@ class PastSql:
         took = f"""c{n}.seq = (SELECT c.seq FROM operation c WHERE c.parent_id = {parent} AND c.family = w.f{n}
     AND c.key = {key} AND c.key IS NOT NULL AND {_VISIBLE.format("c")} ORDER BY c.seq DESC LIMIT 1)"""
         still = f" AND g{n}.parent_id = {parent} AND g{n}.name = c{n}.name AND g{n}.state = {LIVE}"
-        taker = self.left_join.format(table="operation", alias=f"c{n}", condition=took)
+        taker = self.dialect.maybe("operation", f"c{n}", took)
         return f"{taker} {self._newest(f'g{n}', f'c{n}.entity_id', still, left=True)}"
 
     @cached_property
@@ -81,20 +71,17 @@ class PastSql:
         """From the root down to each id: its nodes with their states and parents, the entity beside the last."""
         columns = "n.entity_id, n.parent_id, n.kind, n.name, n.scope_version, n.in_use, n.fold, n.state, n.version"
         body = "b.entity_id = up.entity_id AND b.version = up.version AND up.height = 0"
-        return from_named(
-            without_comments(f"""WITH RECURSIVE up AS (
+        return self.dialect.statement(f"""WITH RECURSIVE up AS (
   -- from each entity up to the root, one level at a time
-  SELECT w.id AS wanted, 0 AS height, {columns} FROM {self.ids} {self._newest("n", "w.id")}
+  SELECT w.id AS wanted, 0 AS height, {columns} FROM {self.dialect.wanted} {self._newest("n", "w.id")}
   UNION ALL
   SELECT up.wanted, up.height + 1, {columns} FROM up {self._newest("n", "up.parent_id")}
   WHERE up.parent_id <> {ROOT_ID} AND up.height < {DEEPEST})
 SELECT kept.ok, up.wanted, up.state, up.parent_id, {_NODE.format("up")}, {_BODY.format("b")}
 FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN up ON true
-{self.left_join.format(table="operation", alias="b", condition=body)}
+{self.dialect.maybe("operation", "b", body)}
 {self._made("b")}
-ORDER BY up.wanted, up.height DESC"""),
-            self.parameter,
-        )
+ORDER BY up.wanted, up.height DESC""")
 
     @cached_property
     def by_id_bare(self) -> str:
@@ -105,35 +92,29 @@ ORDER BY up.wanted, up.height DESC"""),
     def ways(self) -> str:
         """Each id and what is above it, each once: its parent and its state."""
         columns = "n.entity_id, n.parent_id, n.state, n.scope_version"
-        return from_named(
-            without_comments(f"""WITH RECURSIVE up AS (
-  SELECT {columns} FROM {self.ids} {self._newest("n", "w.id")}
+        return self.dialect.statement(f"""WITH RECURSIVE up AS (
+  SELECT {columns} FROM {self.dialect.wanted} {self._newest("n", "w.id")}
   -- not ALL: an entity above many others is kept once
   UNION
   SELECT {columns} FROM up {self._newest("n", "up.parent_id")} WHERE up.parent_id <> {ROOT_ID})
 SELECT kept.ok, up.entity_id, up.parent_id, up.state, up.scope_version FROM (SELECT {_KEPT} AS ok) AS kept
-LEFT JOIN up ON true"""),
-            self.parameter,
-        )
+LEFT JOIN up ON true""")
 
     def below(self, table: str) -> str:
         """A page of children, or of owned rows; ``table`` has the rows of today."""
-        return from_named(
-            without_comments(f"""
+        return self.dialect.statement(f"""
 -- The documents of a page.
 SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
   SELECT c.key AS k, {_NODE.format("n")}, n.state, {_BODY.format("n")}
   -- Who took a name below the parent, in the order of the index: so it is read up to the end of the page. Each is kept
   -- if its newest version then still has the name there.
-  FROM (SELECT {self.distinct} c.key, c.entity_id, n.version FROM operation c {self._newest("n", "c.entity_id")}
+  FROM (SELECT {self.dialect.distinct} c.key, c.entity_id, n.version FROM operation c {self._newest("n", "c.entity_id")}
     WHERE c.parent_id = :parent_id AND c.family = :family AND c.key >= :after_key AND c.key IS NOT NULL
       AND c.seq <= :at AND (c.key, c.entity_id) > (:after_key, :after_id)
       AND n.parent_id = :parent_id AND n.name = c.name AND n.state = :state AND n.kind = :kind
     ORDER BY c.key, c.entity_id LIMIT :page_size) AS c
-  {self.join.format(table="operation", alias="n", condition="n.entity_id = c.entity_id AND n.version = c.version")}
-  {self._made("n", table)}) AS page ON true ORDER BY page.k, page.entity_id"""),
-            self.parameter,
-        )
+  {self.dialect.each("operation", "n", "n.entity_id = c.entity_id AND n.version = c.version")}
+  {self._made("n", table)}) AS page ON true ORDER BY page.k, page.entity_id""")
 
     @cached_property
     def children(self) -> str:
@@ -149,47 +130,42 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
     def related(self) -> str:
         """All relations of a kind that went from some entities: the newest version then, if live, of each."""
         made = "c.parent_id = w.id AND c.family = :kind AND c.key IS NOT NULL AND c.seq <= :at"
-        each = self.join.format(table="operation", alias="c", condition=made)
-        return from_named(
-            without_comments(f"""
+        each = self.dialect.each("operation", "c", made)
+        return self.dialect.statement(f"""
 SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
   SELECT n.entity_id, n.owner_id, n.kind, n.name, {_BODY.format("n")}
-  FROM (SELECT DISTINCT c.entity_id FROM {self.ids} {each}) AS c
+  FROM (SELECT DISTINCT c.entity_id FROM {self.dialect.wanted} {each}) AS c
   {self._newest("n", "c.entity_id")} {self._made("n", "relation")}
-  WHERE n.state = {LIVE}) AS page ON true"""),
-            self.parameter,
-        )
+  WHERE n.state = {LIVE}) AS page ON true""")
 
     @cached_property
     def led(self) -> str:
         """All relations of a kind that led to an entity: the newest version then, if live, of each."""
-        return from_named(
-            without_comments(f"""
+        return self.dialect.statement(f"""
 SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
   SELECT n.entity_id, n.owner_id, n.kind, n.name, {_BODY.format("n")}
   FROM (SELECT DISTINCT c.entity_id FROM operation c
     WHERE c.other_id = :to_id AND c.kind = :kind AND c.other_id IS NOT NULL AND c.seq <= :at) AS c
   {self._newest("n", "c.entity_id")} {self._made("n", "relation")}
-  WHERE n.other_id = :to_id AND n.state = {LIVE}) AS page ON true"""),
-            self.parameter,
-        )
+  WHERE n.other_id = :to_id AND n.state = {LIVE}) AS page ON true""")
 
     @cached_property
     def history(self) -> str:
         """The steps of one entity up to a position, oldest first."""
         where = f"WHERE o.entity_id = :id AND o.version > :after AND {_VISIBLE.format('o')} ORDER BY o.version"
-        return from_named(f"{self.read.named_steps}{where} LIMIT :page_size", self.parameter)
+        return self.dialect.statement(f"{self.read.named_steps}{where} LIMIT :page_size")
 
     @cached_property
     def rows(self) -> str:
         """The newest version then of each entity and owned row in a range of ids, one pass over an index."""
         gone = "e.id IS NULL AND w.id IS NULL AND r.id IS NULL"
         first = f"f.entity_id = n.entity_id AND f.version = 1 AND {gone}"
-        newest = f"n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL AND {self.kinds}"
+        newest = (
+            "n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL AND " + self.dialect.kinds
+        )
         # each join names the range: otherwise a merge of two indexes would begin at the first id
         ranged = "{0}.{1} >= :low AND {0}.{1} < :high"
-        return from_named(
-            without_comments(f"""
+        return self.dialect.statement(f"""
 WITH
 -- the newest version of each row that the position shows
 newest AS (
@@ -199,38 +175,32 @@ SELECT kept.ok, n.entity_id, n.owner_id, n.parent_id, n.kind, n.name, n.state, n
   CASE WHEN {gone} THEN f.principal ELSE coalesce(e.created_by, w.created_by, r.created_by) END,
   coalesce(e.created_at, w.created_at, r.created_at, f.time, n.time), n.principal, n.time, n.other_id
 FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN newest s ON true
-{self.left_join.format(table="operation", alias="n", condition=newest)}
+{self.dialect.maybe("operation", "n", newest)}
 LEFT JOIN entity e ON e.id = n.entity_id AND {ranged.format("e", "id")}
 LEFT JOIN owned w ON w.id = n.entity_id AND {ranged.format("w", "id")}
 LEFT JOIN relation r ON r.id = n.entity_id AND {ranged.format("r", "id")}
-{self.left_join.format(table="operation", alias="f", condition=first)}
-ORDER BY n.entity_id"""),
-            self.parameter,
-        )
+{self.dialect.maybe("operation", "f", first)}
+ORDER BY n.entity_id""")
 
     @cached_property
     def newest(self) -> str:
         """The newest step up to a position."""
         where = "WHERE o.seq <= :until ORDER BY o.seq DESC LIMIT 1"
-        return from_named(self.read.named_steps + where, self.parameter)
+        return self.dialect.statement(self.read.named_steps + where)
 
     @cached_property
     def kept(self) -> str:
         """Whether the past at a position is whole."""
-        return from_named(f"SELECT {_KEPT}", self.parameter)
+        return self.dialect.statement(f"SELECT {_KEPT}")
 
     @cached_property
     def times(self) -> str:
         """When the next steps were made."""
-        return from_named(
-            "SELECT seq, time FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size", self.parameter
-        )
+        sql = "SELECT seq, time FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size"
+        return self.dialect.statement(sql)
 
     @cached_property
     def later(self) -> str:
         """How many steps come after a position, which the index of positions counts, and when the first was made."""
-        return from_named(
-            """SELECT (SELECT count(seq) FROM operation WHERE seq > :after),
-  (SELECT time FROM operation WHERE seq > :after ORDER BY seq LIMIT 1)""",
-            self.parameter,
-        )
+        return self.dialect.statement("""SELECT (SELECT count(seq) FROM operation WHERE seq > :after),
+  (SELECT time FROM operation WHERE seq > :after ORDER BY seq LIMIT 1)""")

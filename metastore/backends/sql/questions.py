@@ -28,7 +28,8 @@ from metastore.backends.sql.decode import (
 )
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import FindSql
-from metastore.backends.sql.reads import ReadSql, from_named
+from metastore.backends.sql.past_sql import PastSql
+from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sql.relations import RelationSql
 from metastore.port.backend import Guards
 from metastore.port.conditions import LIVE
@@ -48,11 +49,11 @@ _FEW = 2000
 class Texts:
     """The statements of one database; each is written when it is first asked for."""
 
-    def __init__(
-        self, read: ReadSql, relations: RelationSql, find: FindSql, *, places: str, join: str, gathered: str
-    ) -> None:
-        """``places`` and ``join`` as for :func:`rights.statement`; ``gathered`` gathers the rights' rows as JSON."""
-        self.read = read
+    def __init__(self, read: ReadSql) -> None:
+        dialect = read.dialect
+        relations, find = RelationSql(dialect), FindSql(dialect)
+        self.read, self.past = read, PastSql(read)
+        self.resolve_past = cache(self.past.resolve)
         self.resolve = cache(read.resolve)
         self.resolve_holding = cache(partial(read.resolve, held=True))
         self.children_chosen, self.names_chosen = cache(read.children_chosen), cache(read.names_chosen)
@@ -63,15 +64,18 @@ class Texts:
         self.below_all, self.below_family = find.below_all(family=False), find.below_all(family=True)
         self.sizes = cache(find.sizes)
 
+        self.sweep = relations.sweep()
+        self.nodes = of_rights.nodes(dialect)
+        gathered = dialect.rows("what, one, other, number, word, name") + dialect.text
+
         def in_lake(places: str, lake: str) -> str:
-            return of_rights.statement(places, join, lake=lake)
+            return of_rights.statement(dialect, places, lake=lake)
 
         @cache
         def rights(*, below: bool) -> str:
-            return from_named(of_rights.statement(places, join, below=below), read.parameter)
+            return dialect.statement(of_rights.statement(dialect, dialect.places, below=below))
 
         self.rights = rights
-        self.nodes = from_named(of_rights.nodes(read.ids, join), read.parameter)
         self.resolve_rights = cache(partial(read.resolve_rights, rights=in_lake, gathered=gathered))
 
 

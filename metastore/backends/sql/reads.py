@@ -1,22 +1,20 @@
 """The read statements, the same for PostgreSQL and SQLite.
 
-Written with ``:name`` parameters; a dialect says how it writes a parameter, how a list of ids
-becomes rows, and how guards are counted. A node is (id, kind, name, scope_version, in_use,
+Written with ``:name`` parameters. A node is (id, kind, name, scope_version, in_use,
 fold), an entity (version, doc, created_by, created_at, modified_by, modified_at).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.dialect import Dialect
 from metastore.cached import cached_property
 from metastore.port.conditions import DROPPED, DROPPING, LIVE
 from metastore.port.unreadable import DEEPEST
 
-__all__ = ["ENTITY", "NODE", "OWNED", "STEPS", "ReadSql", "from_named"]
+__all__ = ["ENTITY", "NODE", "OWNED", "STEPS", "ReadSql"]
 
 NODE = "{0}.id, {0}.kind, {0}.name, {0}.scope_version, {0}.in_use, {0}.fold"
 _VERSIONED = "{0}.version, {0}.doc, {0}.created_by, {0}.created_at, {0}.modified_by, {0}.modified_at"
@@ -32,11 +30,6 @@ STEPS = f"""SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.o
 FROM operation o {{}} """
 
 
-def from_named(sql: str, parameter: str) -> str:
-    """Return ``sql`` with each ``:name`` written as ``parameter`` says."""
-    return re.sub(r"(?<!:):([a-z]\w*)", lambda m: parameter.replace("name", m[1]), sql)
-
-
 def _level(n: int, family: str, exact: str, folded: str) -> str:
     parent = f"g{n - 1}"
     return f"""LEFT JOIN guard g{n} ON g{n}.parent_id = {parent}.id AND g{n}.family = {family} AND g{n}.state = 0
@@ -48,21 +41,12 @@ def _level(n: int, family: str, exact: str, folded: str) -> str:
 class ReadSql:
     """The statements in one dialect."""
 
-    parameter: str
-    """A parameter, with ``name`` for its name."""
-    ids: str
-    """A sub-select of the ids in the parameter ``:ids``."""
-    held: str
-    """A sub-select that counts the guards in ``:guards…`` that hold."""
-    wanted_owned: str
-    """A table of (n, owner_id, name) from the parameters of many owned rows."""
-    chosen: str
-    """A sub-select of the ids in the parameter ``:chosen``."""
+    dialect: Dialect
 
     def resolve(self, depth: int, *, held: bool = False) -> str:
         """One path of ``depth`` names: its nodes, and the entity of the last; with ``held``, how many guards hold."""
         nodes = ", ".join(NODE.format(f"g{n}") for n in range(1, depth + 1))
-        return from_named(f"SELECT {nodes}, {ENTITY}{self._counted(held)} FROM {self._path(depth)}", self.parameter)
+        return self.dialect.statement(f"SELECT {nodes}, {ENTITY}{self._counted(held)} FROM {self._path(depth)}")
 
     def _path(self, depth: int) -> str:
         """Return what follows FROM for one path: the guards of its nodes, and the entity of the last."""
@@ -81,11 +65,9 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
         columns = ", ".join(f"g{n}.{c} AS {c}{n}" for n in numbers for c in _NODE_COLUMNS)
         found = ", ".join(f"p.{c}{n}" for n in numbers for c in _NODE_COLUMNS)
         rows = rights(self._places([f"id{n}" for n in numbers]), "(SELECT id1 FROM path)")
-        return from_named(
-            f"""WITH path AS MATERIALIZED (SELECT {columns}, {ENTITY} FROM {self._path(depth)})
-SELECT {found}, {_VERSIONED.format("p")}, (SELECT {gathered} FROM ({rows}) AS q) FROM path p""",
-            self.parameter,
-        )
+        path = f"SELECT {columns}, {ENTITY} FROM {self._path(depth)}"
+        return self.dialect.statement(f"""WITH path AS MATERIALIZED ({path})
+SELECT {found}, {_VERSIONED.format("p")}, (SELECT {gathered} FROM ({rows}) AS q) FROM path p""")
 
     def _places(self, columns: Sequence[str]) -> str:
         """Return a table ``w`` of (id) from the columns of ``path``."""
@@ -93,7 +75,7 @@ SELECT {found}, {_VERSIONED.format("p")}, (SELECT {gathered} FROM ({rows}) AS q)
 
     def _counted(self, held: bool) -> str:
         """Return a column that counts the guards that hold, if it is asked for."""
-        return f", ({self.held}) AS held" if held else ""
+        return f", ({self.dialect.held}) AS held" if held else ""
 
     @cached_property
     def by_id(self) -> str:
@@ -106,28 +88,25 @@ SELECT {found}, {_VERSIONED.format("p")}, (SELECT {gathered} FROM ({rows}) AS q)
         return self._by_id(held=True)
 
     def _by_id(self, *, held: bool) -> str:
-        return from_named(
-            without_comments(f"""WITH RECURSIVE up AS (
+        return self.dialect.statement(f"""WITH RECURSIVE up AS (
   -- Each wanted entity at height 0, then its parent at height 1, and so on. Parent 0 is the root, which no path names.
   -- The height is bounded: in a damaged table, parents may form a circle.
   SELECT g.id AS wanted, 0 AS height, g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state
-  FROM guard g WHERE g.id IN ({self.ids})
+  FROM guard g WHERE g.id IN ({self.dialect.ids})
   UNION ALL
   SELECT up.wanted, up.height + 1, g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state
   FROM up JOIN guard g ON g.id = up.parent_id WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
 -- The document only beside the wanted entity itself; of its ancestors the guard rows are enough.
 SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}{self._counted(held)}
 FROM up LEFT JOIN entity e ON e.id = up.id AND up.height = 0
-WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
-            self.parameter,
-        )
+WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
 
     @cached_property
     def has_children(self) -> str:
         """Whether an entity has children besides some, that are live or being dropped in steps."""
         sql = f"""SELECT EXISTS (SELECT 1 FROM guard
-  WHERE parent_id = :entity_id AND (state = 0 OR state = 3) AND id NOT IN ({self.ids}))"""
-        return from_named(sql, self.parameter)
+  WHERE parent_id = :entity_id AND (state = 0 OR state = 3) AND id NOT IN ({self.dialect.ids}))"""
+        return self.dialect.statement(sql)
 
     @cached_property
     def named_steps(self) -> str:
@@ -137,15 +116,12 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC"""),
     @cached_property
     def hold(self) -> str:
         """How many of the guards are true."""
-        return from_named(self.held, self.parameter)
+        return self.dialect.statement(self.dialect.held)
 
     def _page(self, inner: str, order: str) -> str:
         # the count comes with each row, and as a row of its own if the page is empty: one snapshot shows both
-        return from_named(
-            f"""SELECT held.n, page.* FROM (SELECT ({self.held}) AS n) AS held
-LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
-            self.parameter,
-        )
+        return self.dialect.statement(f"""SELECT held.n, page.* FROM (SELECT ({self.dialect.held}) AS n) AS held
+LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""")
 
     @cached_property
     def children(self) -> dict[int, str]:
@@ -162,8 +138,8 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
     def _among(self, only: bool, few: bool) -> tuple[str, str]:
         """Return the table to read, and a condition; the plus keeps the order of names, in which a page ends soon."""
         if only and few:
-            return f"({self.chosen}) AS w CROSS JOIN guard g ON g.id = w.value", ""
-        return "guard g", f" AND +g.id {'IN' if only else 'NOT IN'} ({self.chosen})"
+            return f"({self.dialect.chosen}) AS w CROSS JOIN guard g ON g.id = w.value", ""
+        return "guard g", f" AND +g.id {'IN' if only else 'NOT IN'} ({self.dialect.chosen})"
 
     def _children(self, state: int, source: str, among: str) -> str:
         return f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
@@ -204,14 +180,11 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""",
     def gone(self) -> str:
         """The child of this kind and name that was dropped last."""
         # "is dropped" implies "is not live", which is repeated because the partial index has that condition
-        return from_named(
-            f"""SELECT g.key, {NODE.format("g")}, g.state, {ENTITY}
+        return self.dialect.statement(f"""SELECT g.key, {NODE.format("g")}, g.state, {ENTITY}
 FROM guard g JOIN entity e ON e.id = g.id
 WHERE g.parent_id = :parent_id AND g.family = :family AND g.key = :key AND g.state <> {LIVE} AND g.state = {DROPPED}
   AND g.kind = :kind
-ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
-            self.parameter,
-        )
+ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""")
 
     @cached_property
     def owned(self) -> str:
@@ -225,22 +198,19 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
     @cached_property
     def owned_by_name(self) -> str:
         """Many owned rows of one kind, each led by the number of its wish (from 0)."""
-        return from_named(
-            f"""SELECT w.n, {OWNED} FROM {self.wanted_owned} JOIN owned o
-  ON o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name""",
-            self.parameter,
-        )
+        return self.dialect.statement(f"""SELECT w.n, {OWNED} FROM {self.dialect.owned} JOIN owned o
+  ON o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name""")
 
     @cached_property
     def history(self) -> str:
         """The steps of one entity, oldest first."""
         where = "WHERE o.entity_id = :entity_id AND o.version > :after ORDER BY o.version LIMIT :page_size"
-        return from_named(self.named_steps + where, self.parameter)
+        return self.dialect.statement(self.named_steps + where)
 
     @cached_property
     def feed(self) -> str:
         """The steps after a position, in the feed's order."""
-        return from_named(self.named_steps + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size", self.parameter)
+        return self.dialect.statement(self.named_steps + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size")
 
     @cached_property
     def feed_bare(self) -> str:
@@ -250,7 +220,7 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
         """
         steps = STEPS.replace(_MADE, "NULL AS created_by, NULL AS created_at")
         steps = steps.replace("o.doc,", "CASE WHEN o.other_id IS NULL THEN NULL ELSE o.doc END AS doc,")
-        return from_named(steps.format("") + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size", self.parameter)
+        return self.dialect.statement(steps.format("") + "WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size")
 
     @cached_property
     def feed_barest(self) -> str:
@@ -264,9 +234,9 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""",
     @cached_property
     def steps_at(self) -> str:
         """The steps at some positions."""
-        return from_named(self.named_steps + f"WHERE o.seq IN ({self.ids}) ORDER BY o.seq", self.parameter)
+        return self.dialect.statement(self.named_steps + f"WHERE o.seq IN ({self.dialect.ids}) ORDER BY o.seq")
 
     @cached_property
     def steps(self) -> str:
         """What one operation wrote."""
-        return from_named(self.named_steps + "WHERE o.operation_id = :operation_id ORDER BY o.ordinal", self.parameter)
+        return self.dialect.statement(self.named_steps + "WHERE o.operation_id = :operation_id ORDER BY o.ordinal")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.reads import OWNED, from_named
+from metastore.backends.sql.dialect import Dialect
+from metastore.backends.sql.reads import OWNED
 from metastore.port.records import Lookup, Node, OwnedRecord
 from metastore.port.relations import GONE, End, Owning, Related, Relating, RelationRecord, Sweep, end_of
 from metastore.port.unreadable import DEEPEST
@@ -35,60 +35,40 @@ Row = Sequence[Any]
 class RelationSql:
     """The statements in one dialect."""
 
-    parameter: str
-    """A parameter, with ``name`` for its name."""
-    array: str
-    """The function that makes a JSON array of its arguments."""
-    gathered: str
-    """The function that gathers the values of all rows in a JSON array."""
-    nested: str
-    """The function that keeps JSON, which a sub-select returns, from being taken for a text."""
-    text: str
-    """The suffix that makes a database return JSON as a text."""
-    each: str
-    """The join with ``{table} {alias}`` by ``{condition}``, for each row to the left."""
-    maybe: str
-    """Likewise, if such a row may be missing."""
-    slots: str
-    """A table ``w`` of (from_id, slot) from the parameters."""
-    names: str
-    """A table ``w`` of (name) from the parameters."""
-
-    def _each(self, table: str, alias: str, condition: str) -> str:
-        return self.each.format(table=table, alias=alias, condition=condition)
+    dialect: Dialect
 
     def _up(self, start: str) -> str:
         """The recursive walk from the rows of ``start`` (id) to the root."""
-        return f"""SELECT 0 AS height, {_OF_GUARD} FROM {start} s {self._each("guard", "g", "g.id = s.id")}
+        return f"""SELECT 0 AS height, {_OF_GUARD} FROM {start} s {self.dialect.each("guard", "g", "g.id = s.id")}
     UNION ALL
-    SELECT u.height + 1, {_OF_GUARD} FROM u {self._each("guard", "g", "g.id = u.parent_id")}
+    SELECT u.height + 1, {_OF_GUARD} FROM u {self.dialect.each("guard", "g", "g.id = u.parent_id")}
     WHERE u.parent_id <> 0 AND u.height < {DEEPEST}"""
 
     def _end(self, entity_id: str) -> str:
         """A scalar: the nodes from an entity up to the root."""
         return f"""(WITH RECURSIVE u AS ({self._up(f"(SELECT {entity_id} AS id)")})
-    SELECT {self.gathered}({self.array}({_NODE})) FROM u WHERE u.id <> 0)"""
+    SELECT {self.dialect.rows(_NODE)} FROM u WHERE u.id <> 0)"""
 
     def _far(self) -> str:
         """A scalar: the nodes from the relation's other end up. Most ends are below a metalake: no walk for them."""
         two = [
-            f"{self.array}({height}, {', '.join(f'{g}.{c}' for c in _COLUMNS_OF_NODE)})"
+            f"{self.dialect.array}({height}, {', '.join(f'{g}.{c}' for c in _COLUMNS_OF_NODE)})"
             for height, g in ((0, "t"), (1, "m"))
         ]
-        walk = f"{self.nested}({self._end('r.to_id')})"
-        return f"CASE WHEN m.parent_id = 0 THEN {self.array}({', '.join(two)}) ELSE {walk} END"
+        walk = f"{self.dialect.nested}({self._end('r.to_id')})"
+        return f"CASE WHEN m.parent_id = 0 THEN {self.dialect.array}({', '.join(two)}) ELSE {walk} END"
 
     def _rows(self, source: str, condition: str) -> str:
         """A scalar: the relations that fit, each with its other end."""
         joined = " ".join(
             [
-                self._each("relation", "r", condition),
-                self._each("guard", "t", "t.id = r.to_id"),
-                self._each("guard", "m", "m.id = t.parent_id"),
+                self.dialect.each("relation", "r", condition),
+                self.dialect.each("guard", "t", "t.id = r.to_id"),
+                self.dialect.each("guard", "m", "m.id = t.parent_id"),
             ]
         )
-        return f"""(SELECT {self.gathered}({self.array}({COLUMNS}, {self.nested}({self._far()})))
-    FROM {source} {joined})"""
+        columns = f"{COLUMNS}, {self.dialect.nested}({self._far()})"
+        return f"(SELECT {self.dialect.rows(columns)}\n    FROM {source} {joined})"
 
     def related(self, depth: int, *, above: bool, doc: bool) -> str:
         """One entity, and the relations that go from it, each with its other end."""
@@ -103,31 +83,31 @@ class RelationSql:
     def owning(self, depth: int) -> str:
         """One entity, and those of its owned rows of two kinds that have a name."""
         wanted = f"o.owner_id = {f'p.id{depth}' if depth else 's.id'} AND o.kind IN (:kind, :other) AND o.name = w.name"
-        rows = f"""(SELECT {self.gathered}({self.array}({OWNED}))
-    FROM {self.names} {self._each("owned", "o", wanted)})"""
+        rows = f"""(SELECT {self.dialect.rows(OWNED)}
+    FROM {self.dialect.names} {self.dialect.each("owned", "o", wanted)})"""
         return self._by_path(depth, rows, doc=False) if depth else self._by_id(rows, doc=False)
 
     def _by_path(self, depth: int, rows: str, doc: bool) -> str:
         columns = ", ".join(f"g{n}.{c} AS {c}{n}" for n in range(1, depth + 1) for c in _COLUMNS_OF_NODE)
-        levels = "".join(" " + self._each("guard", f"g{n}", _level(n)) for n in range(2, depth + 1))
+        levels = "".join(" " + self.dialect.each("guard", f"g{n}", _level(n)) for n in range(2, depth + 1))
         nodes = ", ".join(f"p.{c}{n}" for n in range(1, depth + 1) for c in _COLUMNS_OF_NODE)
         text = f"""-- the entity and all that is above it, in one row
 WITH p AS (SELECT {columns} FROM guard g1{levels}
   WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1)
 SELECT {nodes}, {_doc(doc, f"p.id{depth}")},
   -- the relations of each of them with the chain of the other end, or its owned rows
-  {rows}{self.text}
+  {rows}{self.dialect.text}
 FROM p"""
-        return from_named(without_comments(text), self.parameter)
+        return self.dialect.statement(text)
 
     def _by_id(self, rows: str, doc: bool) -> str:
         text = f"""-- the entity and all that is above it, one row for each
 WITH RECURSIVE u AS ({self._up("(SELECT g.id FROM guard g WHERE g.id = :id)")})
-SELECT (SELECT {self.gathered}({self.array}({_NODE})) FROM u WHERE u.id <> 0){self.text}, {_doc(doc, "s.id")},
+SELECT (SELECT {self.dialect.rows(_NODE)} FROM u WHERE u.id <> 0){self.dialect.text}, {_doc(doc, "s.id")},
   -- the relations of each of them with the chain of the other end, or its owned rows
-  {rows}{self.text}
+  {rows}{self.dialect.text}
 FROM guard s WHERE s.id = :id"""
-        return from_named(without_comments(text), self.parameter)
+        return self.dialect.statement(text)
 
     def relating(self, *, valued: bool) -> str:
         """A page of the relations that lead to an entity, each with the end that it comes from."""
@@ -140,8 +120,7 @@ FROM guard s WHERE s.id = :id"""
         return self._page("from_id", "to_id", "{0}.slot, {0}.column_id, {0}.value", "", "NULL")
 
     def _page(self, end: str, far: str, order: str, only: str, doc: str) -> str:
-        return from_named(
-            without_comments(f"""WITH page AS (
+        return self.dialect.statement(f"""WITH page AS (
   -- the next entries of the index, live or not
   SELECT {COLUMNS} FROM relation r
   WHERE r.{end} = :id AND r.kind = :kind AND ({order.format("r")}) > (:a1, :a2, :a3){only}
@@ -149,42 +128,32 @@ FROM guard s WHERE s.id = :id"""
 -- the other end of each of them
 placed AS (SELECT r.*, g.id AS node_id, g.parent_id, g.kind AS node_kind, g.name AS node_name, g.scope_version,
     g.in_use, g.fold, g.state
-  FROM page r {self.maybe.format(table="guard", alias="g", condition=f"g.id = r.{far}")}),
+  FROM page r {self.dialect.maybe("guard", "g", f"g.id = r.{far}")}),
 -- the chain above, once for each parent
-parents AS (SELECT p.parent_id, {self._end("p.parent_id")}{self.text} AS nodes
+parents AS (SELECT p.parent_id, {self._end("p.parent_id")}{self.dialect.text} AS nodes
   FROM (SELECT DISTINCT parent_id FROM placed WHERE parent_id <> 0) p)
-SELECT (SELECT {self._end("o.id")} FROM guard o WHERE o.id = :id){self.text},
+SELECT (SELECT {self._end("o.id")} FROM guard o WHERE o.id = :id){self.dialect.text},
   p.from_id, p.kind, p.slot, p.column_id, p.value, p.id, p.to_id, p.version, p.created_by, p.created_at, p.modified_by,
   p.modified_at, p.node_id, p.node_kind, p.node_name, p.scope_version, p.in_use, p.fold, p.state, parents.nodes,
   {doc}
 FROM (SELECT 1 AS one) AS always LEFT JOIN placed p ON true LEFT JOIN parents ON parents.parent_id = p.parent_id
-ORDER BY {order.format("p")}"""),
-            self.parameter,
-        )
+ORDER BY {order.format("p")}""")
 
     def relations(self) -> str:
         """The relations in many slots."""
         condition = "r.from_id = w.from_id AND r.kind = :kind AND r.slot = w.slot"
-        return from_named(
-            f"SELECT {COLUMNS} FROM {self.slots} {self._each('relation', 'r', condition)}", self.parameter
-        )
+        found = self.dialect.each("relation", "r", condition)
+        return self.dialect.statement(f"SELECT {COLUMNS} FROM {self.dialect.slots} {found}")
 
     def sweep(self) -> str:
         """The next relations by id: whether an end is missing; for those of columns, the column and the document.
 
         Ends are looked up one by one: see ``judged`` in gc.py.
         """
-        return from_named(
-            f"""SELECT r.id, (SELECT f.id FROM guard f WHERE f.id = r.from_id) IS NULL
+        return self.dialect.statement(f"""SELECT r.id, (SELECT f.id FROM guard f WHERE f.id = r.from_id) IS NULL
     OR (SELECT t.id FROM guard t WHERE t.id = r.to_id) IS NULL,
   r.column_id, {_once("r", "r.id")}, r.from_id
-FROM (SELECT * FROM relation WHERE id > :after ORDER BY id LIMIT :page_size) r ORDER BY r.id""",
-            self.parameter,
-        )
-
-
-def _columns(before: str, after: str = "") -> str:
-    return ", ".join(f"{before}{column}{after}" for column in _COLUMNS_OF_NODE)
+FROM (SELECT * FROM relation WHERE id > :after ORDER BY id LIMIT :page_size) r ORDER BY r.id""")
 
 
 def _level(n: int) -> str:

@@ -6,10 +6,10 @@ Users, groups and roles count while they are live; the object that is asked abou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from typing import Any
 
 from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.dialect import Dialect
 from metastore.backends.sql.reads import NODE
 from metastore.port.rights import GrantRow, MembershipRow, RightRows, RoleRow
 
@@ -22,17 +22,13 @@ _LEVELS = (_FEW, 10 * _FEW, 100 * _FEW)
 """How far two ways are counted, step by step, to find the shorter one."""
 
 
-@cache
-def statement(places: str, join: str, *, below: bool = False, lake: str = ":lake") -> str:
+def statement(dialect: Dialect, places: str, *, below: bool = False, lake: str = ":lake") -> str:
     """Return the statement. ``below``: for the children of an entity too; ``lake``: the metalake's id.
 
-    ``places`` is a table ``w`` with an ``id``. ``join`` looks up in ``{table}`` by a ``{condition}`` for each row to
-    its left, as ``{alias}``: so the cost follows the places and the user's roles, not what else these or others grant.
+    ``places`` is a table ``w`` with an ``id``. Each join looks up for each row to its left: so the cost follows the
+    places and the user's roles, not what else these or others grant.
     """
-
-    def each(table: str, alias: str, condition: str) -> str:
-        return join.format(table=table, alias=alias, condition=condition)
-
+    each = dialect.each
     way, children = _below(each) if below else ("", "")
     return without_comments(f"""WITH
 -- the user
@@ -129,17 +125,15 @@ def _are_fewer(some: str, others: str) -> str:
     return f"CASE{levels} ELSE 0 END"
 
 
-def nodes(ids: str, join: str) -> str:
-    """Return the statement that reads each wanted entity and what is above it, each once, with its parent.
-
-    ``ids`` is a sub-select of the ids, ``join`` as above.
-    """
+def nodes(dialect: Dialect) -> str:
+    """Return the statement that reads each wanted entity and what is above it, each once, with its parent."""
     columns = f"{NODE.format('g')}, g.parent_id"
-    return without_comments(f"""WITH RECURSIVE up AS (
-  SELECT {columns} FROM guard g WHERE g.id IN ({ids})
+    up = dialect.each("guard", "g", "g.id = up.parent_id AND g.id <> 0")
+    return dialect.statement(f"""WITH RECURSIVE up AS (
+  SELECT {columns} FROM guard g WHERE g.id IN ({dialect.ids})
   -- not ALL: the parent of many is looked up once, and a circle of parents in a damaged table ends
   UNION
-  SELECT {columns} FROM up {join.format(table="guard", alias="g", condition="g.id = up.parent_id AND g.id <> 0")})
+  SELECT {columns} FROM up {up})
 SELECT * FROM up WHERE id <> 0""")
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.reads import from_named
+from metastore.backends.sql.dialect import from_named
 from metastore.errors import MetastoreError
 from metastore.port.stats import NEWEST, DatabaseStats, HotRow, LineRow, MarkRow
 

@@ -24,6 +24,9 @@ lock rows at the end of a statement, after the position in the feed was drawn; `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -41,30 +44,26 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = [
-    "cache_announcement",
-    "cache_member",
-    "consumer",
-    "entity",
-    "guard",
-    "info",
-    "lease",
-    "lease_waiter",
-    "metadata",
-    "operation",
-    "owned",
-    "pin",
-    "relation",
-    "secret_key",
-    "staged",
-    "ticket",
-]
+__all__ = ["entity", "guard", "metadata", "operation"]
 
 metadata = MetaData()
 # names are compared by code point: in PostgreSQL that is COLLATE "C", in SQLite the default
 _Name = Text().with_variant(Text(collation="C"), "postgresql")
 _Id = BigInteger().with_variant(Integer(), "sqlite")
 _Ids = ARRAY(BigInteger()).with_variant(Text(), "sqlite")
+
+
+def _audit() -> Iterator[Column[Any]]:
+    """Yield the columns that say who made a row and who changed it last, and when."""
+    for done in ("created", "modified"):
+        yield Column(f"{done}_by", Text)
+        yield Column(f"{done}_at", _Id, nullable=False)
+
+
+def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """Return an index of the rows that fit ``where``."""
+    return Index(name, *columns, unique=unique, postgresql_where=text(where), sqlite_where=text(where))
+
 
 guard = Table(
     "guard",
@@ -86,40 +85,14 @@ guard = Table(
     Column("quiet_until", _Id),  # until then the sharers have their turn: no new mark and no exclusive operation
     # a full unique index: an update of the scope version then conflicts with FOR KEY SHARE
     UniqueConstraint("id", "scope_version", name="guard_scope"),
-    Index(
-        "guard_live_name",
-        "parent_id",
-        "family",
-        "key",
-        unique=True,
-        # an entity that is being dropped in steps (3) keeps its name; OR, not IN: SQLite then uses the index for a
-        # statement that says "state = 0"
-        postgresql_where=text("state = 0 OR state = 3"),
-        sqlite_where=text("state = 0 OR state = 3"),
-    ),
-    Index(
-        "guard_gone",
-        "parent_id",
-        "family",
-        "key",
-        postgresql_where=text("state <> 0"),
-        sqlite_where=text("state <> 0"),
-    ),
+    # an entity that is being dropped in steps (3) keeps its name; OR, not IN: SQLite then uses the index for a
+    # statement that says "state = 0"
+    _partial("guard_live_name", "parent_id", "family", "key", where="state = 0 OR state = 3", unique=True),
+    _partial("guard_gone", "parent_id", "family", "key", where="state <> 0"),
     # Finds entities by name, whatever is above them. The root is left out, so that PostgreSQL does not choose this
     # index to resolve a path
-    Index(
-        "guard_name",
-        "name",
-        "id",
-        postgresql_where=text("state = 0 AND id <> 0"),
-        sqlite_where=text("state = 0 AND id <> 0"),
-    ),
-    Index(
-        "guard_marked",
-        "id",
-        postgresql_where=text("mark IS NOT NULL"),
-        sqlite_where=text("mark IS NOT NULL"),
-    ),
+    _partial("guard_name", "name", "id", where="state = 0 AND id <> 0"),
+    _partial("guard_marked", "id", where="mark IS NOT NULL"),
 )
 
 entity = Table(
@@ -128,10 +101,7 @@ entity = Table(
     Column("id", _Id, primary_key=True, autoincrement=False),
     Column("version", _Id, nullable=False),
     Column("doc", Text, nullable=False),
-    Column("created_by", Text),
-    Column("created_at", _Id, nullable=False),
-    Column("modified_by", Text),
-    Column("modified_at", _Id, nullable=False),
+    *_audit(),
 )
 
 owned = Table(
@@ -143,10 +113,7 @@ owned = Table(
     Column("id", _Id, nullable=False),
     Column("version", _Id, nullable=False),
     Column("doc", Text, nullable=False),
-    Column("created_by", Text),
-    Column("created_at", _Id, nullable=False),
-    Column("modified_by", Text),
-    Column("modified_at", _Id, nullable=False),
+    *_audit(),
     PrimaryKeyConstraint("owner_id", "kind", "name", name="owned_pkey"),
     UniqueConstraint("id", name="owned_id"),
 )
@@ -162,10 +129,7 @@ relation = Table(
     Column("id", _Id, nullable=False),
     Column("to_id", _Id, nullable=False),
     Column("version", _Id, nullable=False),
-    Column("created_by", Text),
-    Column("created_at", _Id, nullable=False),
-    Column("modified_by", Text),
-    Column("modified_at", _Id, nullable=False),
+    *_audit(),
     PrimaryKeyConstraint("from_id", "kind", "slot", "column_id", "value", name="relation_pkey"),
     UniqueConstraint("id", name="relation_id"),
     Index("relation_to", "to_id", "kind", "value", "from_id", "column_id"),
@@ -214,36 +178,11 @@ operation = Table(
     # the included columns answer "which version was the newest then" without a look at the rows
     UniqueConstraint("entity_id", "version", name="operation_version", postgresql_include=["seq", "through"]),
     # who had a name, and what was below a parent, at a position
-    Index(
-        "operation_name",
-        "parent_id",
-        "family",
-        "key",
-        "seq",
-        postgresql_where=text("key IS NOT NULL"),
-        sqlite_where=text("key IS NOT NULL"),
-    ),
+    _partial("operation_name", "parent_id", "family", "key", "seq", where="key IS NOT NULL"),
     # what led to an entity at a position
-    Index(
-        "operation_other",
-        "other_id",
-        "kind",
-        "seq",
-        postgresql_where=text("other_id IS NOT NULL"),
-        sqlite_where=text("other_id IS NOT NULL"),
-    ),
-    Index(
-        "operation_pending",
-        "entity_id",
-        postgresql_where=text("action = 'pending'"),
-        sqlite_where=text("action = 'pending'"),
-    ),
-    Index(
-        "operation_fenced",
-        "seq",
-        postgresql_where=text("fences IS NOT NULL"),
-        sqlite_where=text("fences IS NOT NULL"),
-    ),
+    _partial("operation_other", "other_id", "kind", "seq", where="other_id IS NOT NULL"),
+    _partial("operation_pending", "entity_id", where="action = 'pending'"),
+    _partial("operation_fenced", "seq", where="fences IS NOT NULL"),
 )
 
 lease = Table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.reads import from_named
+from metastore.backends.sql.dialect import from_named
 
 __all__ = ["touched_sql"]
 

@@ -16,10 +16,7 @@ from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql import gc as collect_sql
-from metastore.backends.sql.decode import (
-    pending,
-    step,
-)
+from metastore.backends.sql.decode import pending, step
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.past import SqlPast, as_json, rows_as_json
 from metastore.backends.sql.relations import sweep
@@ -30,7 +27,7 @@ from metastore.backends.sqlite.connect import DRIVER, raise_read_error
 from metastore.backends.sqlite.group import MOST, GroupCommit
 from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.readers import SqliteReaders
-from metastore.backends.sqlite.reads import PAST, READ, SqliteReads
+from metastore.backends.sqlite.reads import READ, SqliteReads
 from metastore.backends.sqlite.restore import SqliteRestorer
 from metastore.backends.sqlite.secret_keys import SqliteSecretKeys
 from metastore.backends.sqlite.text import all_rows
@@ -43,13 +40,7 @@ from metastore.port.format import one_info
 from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
-from metastore.port.records import (
-    Marked,
-    Origin,
-    Pending,
-    Step,
-    Turn,
-)
+from metastore.port.records import Marked, Origin, Pending, Step, Turn
 from metastore.port.relations import Sweep
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
@@ -62,7 +53,6 @@ from metastore.retry.classify import Consequence, of_sqlite
 __all__ = ["SqliteBackend"]
 
 _SCOPES = "SELECT id, scope_version FROM guard WHERE id IN (SELECT value FROM json_each(:ids))"
-_SWEEP = relations.READ_RELATIONS.sweep()
 _BELOW = collect_sql.BELOW.format(among="IN (SELECT value FROM json_each(:ids))")
 
 T = TypeVar("T")
@@ -227,7 +217,7 @@ class SqliteBackend(SqliteReads):
         return self._written(lambda connection, _: relations.delete_relations(connection, ids, limit))
 
     def sweep_relations(self, after: int, limit: int) -> Sweep:
-        rows = self._rows(_SWEEP, {"after": after, "page_size": limit})
+        rows = self._rows(self.sql.sweep, {"after": after, "page_size": limit})
         missing = [row[0] for row in rows if row[1]]
         deleted = self._written(lambda connection, _: relations.delete_missing(connection, missing)) if missing else 0
         return sweep(rows, deleted)
@@ -288,7 +278,7 @@ class SqliteBackend(SqliteReads):
 
     @property
     def past(self) -> PastRows:
-        return SqlPast(PAST, self._rows, as_json, rows_as_json)
+        return SqlPast(self.sql, self._rows, as_json, rows_as_json)
 
     @property
     def readers(self) -> Readers:
@@ -334,6 +324,9 @@ class SqliteBackend(SqliteReads):
 
     def ping(self) -> None:
         self._rows("SELECT 1", {})
+
+    def in_one_go(self, work: Callable[[], T], *, for_many: bool = False) -> T:
+        return work()
 
     def close(self) -> None:
         self.pool.close()

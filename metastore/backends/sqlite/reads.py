@@ -9,82 +9,62 @@ from typing import Any
 from uuid import UUID
 
 from metastore.backends.sql import snapshot as verify_sql
-from metastore.backends.sql.decode import (
-    lookup_parameters,
-    owned_record,
-    resolved,
-    step,
-)
+from metastore.backends.sql.decode import lookup_parameters, owned_record, resolved, step
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
-from metastore.backends.sql.find import FindSql, glob_of
+from metastore.backends.sql.dialect import Dialect
+from metastore.backends.sql.find import glob_of
 from metastore.backends.sql.limits import Limits
-from metastore.backends.sql.past_sql import PastSql
 from metastore.backends.sql.questions import Questions, Texts
 from metastore.backends.sql.reads import ReadSql
 from metastore.backends.sql.relations import relations
 from metastore.backends.sql.touched import touched_sql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
-from metastore.backends.sqlite.relations import READ_RELATIONS
 from metastore.backends.sqlite.text import LenientReader, NotUtf8, all_rows, lenient
 from metastore.clock import Clock
 from metastore.port.backend import Guards
 from metastore.port.format import check_compatible
-from metastore.port.records import (
-    Lookup,
-    OwnedRecord,
-    Resolved,
-    RowPage,
-    Step,
-)
+from metastore.port.records import Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import RelationRecord
 from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touch, Touched
 
-__all__ = ["PAST", "READ", "SqliteReads"]
+__all__ = ["READ", "SqliteReads"]
 
 READ = ReadSql(
-    parameter=":name",
-    ids="SELECT value FROM json_each(:ids)",
-    held="""SELECT count(*) FROM json_each(:guards) w JOIN guard g
+    Dialect(
+        parameter=":name",
+        # CROSS JOIN: SQLite keeps this order; otherwise it would read the whole table, and search the few rows on the
+        # left
+        join="CROSS JOIN {table} {alias} ON {condition}",
+        left_join="LEFT JOIN {table} {alias} ON {condition}",
+        array="json_array",
+        gathered="json_group_array",
+        nested="json",
+        text="",
+        fits="{} GLOB {}",
+        contains="instr({}, {}) > 0",
+        distinct="DISTINCT",
+        held="""SELECT count(*) FROM json_each(:guards) w JOIN guard g
     ON g.id = json_extract(w.value, '$[0]') AND g.scope_version = json_extract(w.value, '$[1]')""",
-    wanted_owned="""(SELECT key AS n, json_extract(value, '$[0]') AS owner_id, json_extract(value, '$[1]') AS name
+        ids="SELECT value FROM json_each(:ids)",
+        chosen="SELECT value FROM json_each(:chosen)",
+        wanted="(SELECT value AS id FROM json_each(:ids)) AS w",
+        places="(SELECT value AS id FROM json_each(:places)) AS w",
+        names="(SELECT value AS name FROM json_each(:names)) AS w",
+        slots="""(SELECT json_extract(value, '$[0]') AS from_id, json_extract(value, '$[1]') AS slot
     FROM json_each(:wanted)) AS w""",
-    chosen="SELECT value FROM json_each(:chosen)",
+        owned="""(SELECT key AS n, json_extract(value, '$[0]') AS owner_id, json_extract(value, '$[1]') AS name
+    FROM json_each(:wanted)) AS w""",
+        families="g.family IN (SELECT value FROM json_each(:families))",
+        kinds="(:kinds IS NULL OR n.kind IN (SELECT value FROM json_each(:kinds)))",
+        many=lambda columns: (
+            "(SELECT key AS n, json_extract(value, '$[0]') AS start"
+            + "".join(f", json_extract(value, '$[{at}]') AS {c}" for at, c in enumerate(columns, 1))
+            + " FROM json_each(:wanted)) AS w"
+        ),
+    )
 )
-_FIND = FindSql(
-    parameter=":name",
-    fits="{} GLOB {}",
-    contains="instr({}, {}) > 0",
-    each="guard g ON {}",
-    entity="LEFT JOIN entity e ON e.id = f.id",
-    array="json_array",
-    gathered="json_group_array({})",
-    among="{} IN (SELECT value FROM json_each(:families))",
-    places="(SELECT value AS id FROM json_each(:places)) AS w",
-)
-_TEXTS = Texts(
-    READ,
-    READ_RELATIONS,
-    _FIND,
-    places="(SELECT value AS id FROM json_each(:places)) AS w",
-    # CROSS JOIN: SQLite keeps this order; otherwise it would read all guards first, and search the few rows on the left
-    join="CROSS JOIN {table} {alias} ON {condition}",
-    gathered="json_group_array(json_array(what, one, other, number, word, name))",
-)
-PAST = PastSql(
-    parameter=":name",
-    ids="(SELECT value AS id FROM json_each(:ids)) AS w",
-    join="CROSS JOIN {table} {alias} ON {condition}",
-    left_join="LEFT JOIN {table} {alias} ON {condition}",
-    distinct="DISTINCT",
-    many=lambda columns: (
-        "(SELECT key AS n, json_extract(value, '$[0]') AS start"
-        + "".join(f", json_extract(value, '$[{at}]') AS {c}" for at, c in enumerate(columns, 1))
-        + " FROM json_each(:wanted)) AS w"
-    ),
-    kinds="(:kinds IS NULL OR n.kind IN (SELECT value FROM json_each(:kinds)))",
-    read=READ,
-)
+_TEXTS = Texts(READ)
 
 
 class SqliteReads(Questions):

@@ -7,26 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from metastore.backends.precondition import PreconditionFailed
-from metastore.backends.sql.relations import RelationSql
 from metastore.port.conditions import Relations
 from metastore.port.writes import Relate
 
-__all__ = ["READ_RELATIONS", "check", "delete_columns", "delete_missing", "delete_relations", "write"]
-
-READ_RELATIONS = RelationSql(
-    parameter=":name",
-    array="json_array",
-    gathered="json_group_array",
-    nested="json",
-    text="",
-    # CROSS JOIN: SQLite keeps this order; otherwise it would read all relations first, and search the few rows on the
-    # left
-    each="CROSS JOIN {table} {alias} ON {condition}",
-    maybe="LEFT JOIN {table} {alias} ON {condition}",
-    slots="""(SELECT json_extract(value, '$[0]') AS from_id, json_extract(value, '$[1]') AS slot
-    FROM json_each(:wanted)) AS w""",
-    names="(SELECT value AS name FROM json_each(:names)) AS w",
-)
+__all__ = ["check", "delete_columns", "delete_missing", "delete_relations", "write"]
 
 _KEY = "from_id = ? AND kind = ? AND slot = ? AND column_id = ? AND value = ?"
 

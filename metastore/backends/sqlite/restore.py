@@ -19,8 +19,8 @@ from metastore.port.restore import (
     Under,
     mark_of,
     raise_not_empty,
-    raise_overtaken,
     raise_taken,
+    required,
     stored,
     under_way,
 )
@@ -60,7 +60,7 @@ class SqliteRestorer:
 
     def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
         def work(connection: Any, _: int) -> None:
-            there = _required(connection, token, last)
+            there = required(_under_way(connection), token, last)
             for table, some in rows.items():
                 _insert(connection, table, some)
             connection.execute("UPDATE info SET epoch = ?", (str(there._replace(mark=mark)),))
@@ -69,7 +69,7 @@ class SqliteRestorer:
 
     def finish(self, token: str, last: int, ending: Ending) -> None:
         def work(connection: Any, _: int) -> None:
-            there = _required(connection, token, last)
+            there = required(_under_way(connection), token, last)
             _insert(connection, "guard", ending.top)
             connection.execute(_UNMARK)
             connection.execute(
@@ -99,10 +99,3 @@ def _insert(connection: Any, table: str, rows: Sequence[Row]) -> None:
 
 def _under_way(connection: Any) -> Under | None:
     return under_way(*connection.execute("SELECT epoch, compatible_from FROM info").fetchone())
-
-
-def _required(connection: Any, token: str, last: int) -> Under:
-    there = _under_way(connection)
-    if there is None or (there.token, there.mark) != (token, last):
-        raise_overtaken()
-    return there

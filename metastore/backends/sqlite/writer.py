@@ -166,10 +166,7 @@ class Writer:
             )
         else:
             row_id, version = next_id(self._connection), 0
-            self._run(
-                _OWNED,
-                (write.owner_id, write.kind, write.name, row_id, write.doc, by, now, by, now),
-            )
+            self._run(_OWNED, (write.owner_id, write.kind, write.name, row_id, write.doc, by, now, by, now))
         place = (write.owner_id, write.name, None, LIVE, write.kind, write.name)
         return self._log(write, row_id, version + 1, write.owner_id, (None, None, write.doc, *place))
 
@@ -226,18 +223,8 @@ class Writer:
             VALUES ({SCHEMA_FORMAT}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 *(str(commit.operation_id), self._logged, seq, row_id, version, owner_id, event.kind, event.action),
-                *(
-                    commit.principal,
-                    self._now,
-                    event.path_before,
-                    event.path_after,
-                    event.changes,
-                    *after,
-                    digest,
-                    held,
-                    other_id,
-                    event.other_path,
-                ),
+                *(commit.principal, self._now, event.path_before, event.path_after, event.changes, *after),
+                *(digest, held, other_id, event.other_path),
             ),
         )
         self._logged += 1

@@ -92,39 +92,30 @@ class Catalog(Protocol):
 
     def locations(self, paths: Sequence[Names]) -> dict[Names, str | None]:
         """Return the location of each table that exists at one of these paths."""
-        ...
 
     def schemas(self, paths: Sequence[Names]) -> set[Names]:
         """Return which of these schemas exist."""
-        ...
 
     def find(self, datasets: Sequence[Dataset], unseen: AbstractSet[str] = frozenset()) -> list[CatalogState]:
         """Return the state of each data set, looked up by location, else by path unless its location is ``unseen``."""
-        ...
 
     def is_overtaken(self, state: CatalogState) -> bool:
         """Return whether a crawl that listed later has written the row."""
-        ...
 
     def is_settled(self, dataset: Dataset, state: CatalogState, plan: TablePlan) -> bool:
         """Return whether the plan would change neither the table nor its row."""
-        ...
 
     def create(self, new: Sequence[NewDataset]) -> bool:
         """Create new tables in one commit. Return False, and write nothing, if another process was faster."""
-        ...
 
     def apply(self, dataset: Dataset, state: CatalogState, decide: Decide) -> Applied:
         """Plan and write one data set in a transaction; plan again when a race is lost."""
-        ...
 
     def apply_together(self, requests: Sequence[Request]) -> list[Applied] | None:
         """Plan and write several data sets in one transaction. Return None if a race is lost: nothing is written."""
-        ...
 
     def note_unused(self, path: Names, unused: Sequence[tuple[str, str | None]]) -> None:
         """Record the files that could not be used, by location and signature."""
-        ...
 
 
 @dataclass

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from metastore.errors import EntityAlreadyExists, MetastoreError
+from metastore.errors import EntityAlreadyExists, LeaseLost, MetastoreError
 from metastore.imports.gravitino.reading import read_one
 from metastore.imports.gravitino.source import Row, Source
 from metastore.imports.gravitino.things import BELOW_METALAKE, BELOW_SCHEMA, CATALOG, SCHEMA, Shape, Thing
 from metastore.imports.gravitino.values import DAMAGED, Key
 
 if TYPE_CHECKING:
+    from metastore.leases.lease import Lease
     from metastore.store import Store
     from metastore.transaction.transaction import Transaction
 
@@ -28,17 +29,17 @@ _ASIDE: Final = "~dropped"
 """The suffix of a dropped entity's name if a live entity has the name."""
 
 
-def import_dropped(store: Store, source: Source, live: Mapping[Key, Names]) -> int:
+def import_dropped(store: Store, lease: Lease, source: Source, live: Mapping[Key, Names]) -> int:
     """Import the entities that were dropped below live parents and are not in the store yet; return how many.
 
-    ``live``: the paths of the imported entities.
+    ``lease``: that of the import, which each commit requires. ``live``: the paths of the imported entities.
     """
     done = 0
     for metalake in [key for key in live if key[0] == "metalake"]:
         levels = [(CATALOG, "metalake"), (SCHEMA, "catalog"), *((shape, "schema") for shape in BELOW_SCHEMA)]
         levels += [(shape, "metalake") for shape in BELOW_METALAKE if shape.kind in ("tag", "policy", "role")]
         for shape, above in levels:
-            done += _of_shape(store, _dropped(source, metalake, shape, above, live), source, shape)
+            done += _of_shape(store, lease, _dropped(source, metalake, shape, above, live), source, shape)
     return done
 
 
@@ -62,7 +63,7 @@ def _dropped(source: Source, metalake: Key, shape: Shape, above: str, live: Mapp
     return sorted(found, key=lambda one: one.at)
 
 
-def _of_shape(store: Store, gone: list[_Gone], source: Source, shape: Shape) -> int:
+def _of_shape(store: Store, lease: Lease, gone: list[_Gone], source: Source, shape: Shape) -> int:
     parts = _parts(source, shape, [one.key for one in gone])
     done, there = 0, Counter[tuple[Names, str]]()
     manager: Any = store.manager(shape.kind)
@@ -73,7 +74,7 @@ def _of_shape(store: Store, gone: list[_Gone], source: Source, shape: Shape) -> 
             there[(one.parent, one.name)] -= 1
             continue
         made = read_one(shape, one.row, {word: some.get(one.key, []) for word, some in parts.items()})
-        done += isinstance(made, Thing) and _made_and_dropped(store, shape, (*one.parent, one.name), made)
+        done += isinstance(made, Thing) and _made_and_dropped(store, lease, shape, (*one.parent, one.name), made)
     return done
 
 
@@ -89,11 +90,8 @@ def _parts(source: Source, shape: Shape, ids: list[int]) -> dict[str, dict[int, 
     return parts
 
 
-def _made_and_dropped(store: Store, shape: Shape, names: Names, thing: Thing) -> bool:
-    """Make an entity and drop it.
-
-    If a live entity has its name, it gets a name with a suffix, which a restore may change.
-    """
+def _made_and_dropped(store: Store, lease: Lease, shape: Shape, names: Names, thing: Thing) -> bool:
+    """Make an entity and drop it; with a suffix if a live entity has its name, which a restore may change."""
 
     def make(tx: Transaction, at: Names) -> None:
         manager: Any = tx.manager(shape.kind)
@@ -102,9 +100,11 @@ def _made_and_dropped(store: Store, shape: Shape, names: Names, thing: Thing) ->
 
     for at in (names, (*names[:-1], names[-1] + _ASIDE)):
         try:
-            store.run(lambda tx, at=at: make(tx, at))  # type: ignore[misc]
+            store.run(lambda tx, at=at: make(tx, at), lease=lease)  # type: ignore[misc]
         except EntityAlreadyExists:
             continue
+        except LeaseLost:
+            raise
         except MetastoreError:
             return False
         return True

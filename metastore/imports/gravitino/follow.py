@@ -2,7 +2,7 @@
 
 The rest of the file is then imported as any other export. Entities that no import made stay as they are, even if one
 gets the name of an imported one meanwhile, because each write names an id. Entities that exist in Gravitino but could
-not be read stay as well: only entities that were not seen are gone.
+not be read stay as well: only entities that were not seen are gone. Each write requires the lease of the import.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from metastore.errors import DropPending, EntityAlreadyExists, EntityNotFound, MetastoreError, NotEmpty
+from metastore.errors import DropPending, EntityAlreadyExists, EntityNotFound, LeaseLost, MetastoreError, NotEmpty
 from metastore.imports.gravitino.groups import SYSTEM_NAME
 from metastore.imports.gravitino.lines import Seen
 from metastore.imports.gravitino.report import Report
@@ -23,6 +23,7 @@ from metastore.managers.owned import OwnedManager
 from metastore.names import format_path
 
 if TYPE_CHECKING:
+    from metastore.leases.lease import Lease
     from metastore.store import Store
 
 __all__ = [
@@ -37,7 +38,7 @@ __all__ = [
 Names = tuple[str, ...]
 
 
-def drop_the_gone(store: Store, source: Contents, target: Contents, seen: Seen, report: Report) -> None:
+def drop_the_gone(store: Store, lease: Lease, source: Contents, target: Contents, seen: Seen, report: Report) -> None:
     """Drop imported entities that are gone in Gravitino, the deepest first, so that no drop takes others with it."""
     gone = [key for key in target.names if key not in source.names and key not in seen.left]
     for key in sorted(gone, key=lambda key: len(target.names[key]), reverse=True):
@@ -45,21 +46,26 @@ def drop_the_gone(store: Store, source: Contents, target: Contents, seen: Seen, 
         if entity is None:
             continue
         try:
-            report.removed += bool(_manager(store, key).drop(entity))
+            report.removed += bool(_manager(store, key).drop(entity, lease=lease))
         except NotEmpty as error:
             seen.left.add(key)  # it is left out of the comparison at the end
             report.find("kept", f"{key[0]} {key[1]} is gone there: {error}", "kept with what was made here")
 
 
-def without_copies(store: Store, target: Contents) -> Contents:
+def without_copies(store: Store, lease: Lease, target: Contents) -> Contents:
     """Remove the origin from copies that people made here, so that they count as made here; return the new contents."""
     if not target.copies:
         return target
     for row_id, (kind, names) in target.copies.items():
-        with suppress(MetastoreError):  # the copy was moved or dropped meanwhile
+        try:
             entity = store.manager(kind).load(names)
             if entity.id == row_id:
-                OwnedManager(store._session, ORIGIN, kind_named(kind)).put_many(entity, (), [SYSTEM_NAME])  # noqa: SLF001
+                rows: OwnedManager[Any] = OwnedManager(store._session, ORIGIN, kind_named(kind))  # noqa: SLF001  (no store has one)
+                rows.put_many(entity, (), [SYSTEM_NAME], lease=lease)
+        except LeaseLost:
+            raise
+        except MetastoreError:
+            continue  # the copy was moved or dropped meanwhile
     return contents_of_store(store, store.metalakes.names(), columns=True)
 
 
@@ -73,11 +79,11 @@ def check_drops(store: Store) -> None:
 
 
 @contextmanager
-def enabled_to_write(store: Store, source: Contents, target: Contents) -> Iterator[None]:
+def enabled_to_write(store: Store, lease: Lease, source: Contents, target: Contents) -> Iterator[None]:
     """Enable each disabled metalake and catalog below which something differs, so that it can be written.
 
-    At the end those that are disabled in Gravitino are disabled again; after an error, all of them. A killed import
-    leaves them enabled until it is repeated.
+    At the end those are disabled again that are disabled there; after an error, all of them. An import that was killed,
+    or lost its lease, leaves them enabled until it is repeated.
     """
     opened: list[Key] = []
     try:
@@ -86,19 +92,19 @@ def enabled_to_write(store: Store, source: Contents, target: Contents) -> Iterat
                 differs = source.below.get(source.names[key]) != target.below.get(target.names[key])
                 if differs and (entity := _standing(store, key, target.names[key], target)) is not None:
                     opened.append(key)
-                    _manager(store, key).enable(entity)
+                    _manager(store, key).enable(entity, lease=lease)
         yield
     except BaseException:
-        _disable(store, opened, target, target)
+        _disable(store, lease, opened, target, target)
         raise
-    _disable(store, [key for key in opened if key in source.disabled], source, target)
+    _disable(store, lease, [key for key in opened if key in source.disabled], source, target)
 
 
-def _disable(store: Store, keys: list[Key], contents: Contents, target: Contents) -> None:
+def _disable(store: Store, lease: Lease, keys: list[Key], contents: Contents, target: Contents) -> None:
     for key in reversed(keys):
         with suppress(MetastoreError):  # it was dropped meanwhile, or the first error is raised already
             if (entity := _standing(store, key, contents.names[key], target)) is not None:
-                _manager(store, key).disable(entity)
+                _manager(store, key).disable(entity, lease=lease)
 
 
 def _manager(store: Store, key: Key) -> Any:
@@ -114,25 +120,25 @@ def _standing(store: Store, key: Key, names: Names, target: Contents) -> Any:
     return entity if entity.id == target.ids[key] else None
 
 
-def rename_the_moved(store: Store, source: Contents, target: Contents, report: Report) -> None:
+def rename_the_moved(store: Store, lease: Lease, source: Contents, target: Contents, report: Report) -> None:
     """Rename and move the entities that were renamed or moved in Gravitino, parents before children."""
     for key, wanted in source.names.items():
         now = target.names.get(key)
         if now is None or now == wanted:
             continue
-        _free(store, key, wanted, target, report)
-        _manager(store, key).rename(_of_import(store, key, now, target), wanted)
+        _free(store, lease, key, wanted, target, report)
+        _manager(store, key).rename(_of_import(store, key, now, target), wanted, lease=lease)
         report.renamed += 1
         _note(key, now, wanted, target)
 
 
-def _free(store: Store, key: Key, wanted: Names, target: Contents, report: Report) -> None:
+def _free(store: Store, lease: Lease, key: Key, wanted: Names, target: Contents, report: Report) -> None:
     """Give the entity that has the new name a temporary one: it was renamed, too, and gets its own name later."""
     family = ("table", "view") if key[0] in ("table", "view") else (key[0],)
     for other, names in list(target.names.items()):
         if names == wanted and other[0] in family and other != key:
             aside = (*wanted[:-1], f"{wanted[-1]}~{other[1]}")
-            _manager(store, other).rename(_of_import(store, other, names, target), aside)
+            _manager(store, other).rename(_of_import(store, other, names, target), aside, lease=lease)
             _note(other, names, aside, target)
             return
     if _manager(store, key).exists(wanted):
@@ -162,36 +168,36 @@ def _note(key: Key, before: Names, after: Names, target: Contents) -> None:
             target.names[other] = (*after, *names[depth:])
 
 
-def detach_the_gone(store: Store, source: Contents, target: Contents, seen: Seen, report: Report) -> None:
+def detach_the_gone(store: Store, lease: Lease, source: Contents, target: Contents, seen: Seen, report: Report) -> None:
     """Remove rows and relations of imported entities that are gone in Gravitino; those of new entities stay."""
     for one in target.owned - source.owned:
         if one.owner in source.names:
             owner = _standing(store, one.owner, source.names[one.owner], target)
-            report.removed += owner is not None and _remove(store, one, owner)
+            report.removed += owner is not None and _remove(store, lease, one, owner)
     left = {(key[0], target.names[key]) for key in seen.left if key in target.names}
     for related in target.related - source.related:
         known = related.owner not in seen.unsure and (related.to_kind, related.to) not in left
         if related.owner in source.names and known:
             owner = _standing(store, related.owner, source.names[related.owner], target)
-            report.removed += owner is not None and _detach(store, related, owner)
+            report.removed += owner is not None and _detach(store, lease, related, owner)
 
 
-def _remove(store: Store, one: Owned, owner: Any) -> bool:
+def _remove(store: Store, lease: Lease, one: Owned, owner: Any) -> bool:
     if one.kind == "model_version":
-        return store.models.drop_version(owner, int(one.name))
+        return store.models.drop_version(owner, int(one.name), lease=lease)
     if one.kind in ("statistic", "partition_statistic"):
         partition = one.name if one.kind == "partition_statistic" else None
         names = [one.name] if partition is None else list(store.statistics.of(owner, partition=partition))
-        return store.statistics.remove(owner, names, partition=partition) > 0
+        return store.statistics.remove(owner, names, partition=partition, lease=lease) > 0
     if one.kind == "partition":
-        return store.partitions.drop(owner, one.name)
+        return store.partitions.drop(owner, one.name, lease=lease)
     return False  # an origin is dropped with its entity
 
 
-def _detach(store: Store, one: Related, owner: Any) -> bool:
+def _detach(store: Store, lease: Lease, one: Related, owner: Any) -> bool:
     if one.kind == "owner" and store.owners.of(owner) is None:
         return False
     relation: Any = store.relations(one.kind)
     other = store.manager(one.to_kind).load(one.to)
     column = None if one.column is None else format_path(one.column)
-    return bool(relation.detach(owner, other, value=one.value or None, column=column))
+    return bool(relation.detach(owner, other, value=one.value or None, column=column, lease=lease))

@@ -61,7 +61,7 @@ def import_gravitino(
             with _turn(store) as lease, open_source(source) as opened:  # read the source as it is when the turn begins
                 seen = Seen()
                 report, read = _follow(store, opened, place, seen, tell, lease)
-                _finish(store, opened, report, read, seen, tell)
+                _finish(store, lease, opened, report, read, seen, tell)
                 place.unlink()  # within its turn: the next import may write a file of this name
             return report
     with open_source(source) as opened:  # one snapshot for all reads
@@ -69,8 +69,8 @@ def import_gravitino(
         report, read = _read(opened, place, Standing(), seen, tell, ids=True)
         done = restore_export(url, place, partial(tell, "restoring"), read.checked)
         report.written, report.left = done.written, done.left
-        with open_store(url, principal=PRINCIPAL) as store, _turn(store):
-            _finish(store, opened, report, read, seen, tell)
+        with open_store(url, principal=PRINCIPAL) as store, _turn(store) as lease:
+            _finish(store, lease, opened, report, read, seen, tell)
             place.unlink(missing_ok=True)  # another import, which was faster, may have had a file of this name
     return report
 
@@ -80,9 +80,9 @@ def _turn(store: Store) -> Lease:
     return store.leases.acquire(PRINCIPAL, ttl=TTL, timeout=PATIENCE)
 
 
-def _finish(store: Store, source: Source, report: Report, read: Contents, seen: Seen, tell: Tell) -> None:
+def _finish(store: Store, lease: Lease, source: Source, report: Report, read: Contents, seen: Seen, tell: Tell) -> None:
     tell("comparing", 0.0)
-    report.dropped = import_dropped(store, source, read.names)
+    report.dropped = import_dropped(store, lease, source, read.names)
     report.source_hash = read.hash
     tell("comparing", 0.3)
     report.target_hash = contents_of_store(store, _metalakes(read), seen.left).hash
@@ -133,7 +133,7 @@ def _read(
 def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell, lease: Lease) -> tuple[Report, Contents]:
     tell("reading what is here", 0.0)
     check_drops(store)
-    target = without_copies(store, contents_of_store(store, store.metalakes.names(), columns=True))
+    target = without_copies(store, lease, contents_of_store(store, store.metalakes.names(), columns=True))
     ours = Follow(set(target.ids.values()), {target.ids[key]: one.last for key, one in target.columns.items()})
 
     def is_taken(key: Key, names: Names) -> bool:
@@ -152,14 +152,13 @@ def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell, l
     if wanted.hash == target.hash:
         report.left = len(wanted.names)
         return report, wanted
-    lease.check()
-    with enabled_to_write(store, wanted, target):
-        drop_the_gone(store, wanted, target, seen, report)
-        rename_the_moved(store, wanted, target, report)
+    with enabled_to_write(store, lease, wanted, target):
+        drop_the_gone(store, lease, wanted, target, seen, report)
+        rename_the_moved(store, lease, wanted, target, report)
         session, progress = store._session, partial(tell, "importing")  # noqa: SLF001  (no caller needs ``follow``)
         done = calls.import_from(session, place, None, "replace", progress, Call(lease=lease), ours)
     report.written, report.left = done.written, done.left
     there = contents_of_store(store, _metalakes(wanted))
-    with enabled_to_write(store, wanted, there):
-        detach_the_gone(store, wanted, there, seen, report)
+    with enabled_to_write(store, lease, wanted, there):
+        detach_the_gone(store, lease, wanted, there, seen, report)
     return report, wanted

@@ -51,22 +51,18 @@ class Objects(Protocol):
 
     def get(self, key: str) -> Found | None:
         """Return an object as it is now; None: it does not exist. Raises Unsettled."""
-        ...
 
     def put(self, key: str, data: bytes, etag: str | None) -> str | None:
         """Replace the version ``etag`` of an object, or create it (None); return its new tag, if that is known.
 
         Raises ConditionFailed and Unsettled.
         """
-        ...
 
     def keys(self, folder: str = "") -> Iterator[str]:
         """Yield the keys of all objects, or of those in a folder. Raises Unsettled."""
-        ...
 
     def delete(self, key: str) -> None:
         """Delete an object, if it exists. Raises Unsettled."""
-        ...
 
 
 class ObstoreObjects:

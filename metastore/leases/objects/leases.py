@@ -30,7 +30,6 @@ class StoreLeases(Notebook, Protocol):
     @property
     def staging(self) -> Staging:
         """Stage and publish work in the store."""
-        ...
 
 
 class FencedStore(Protocol):
@@ -39,7 +38,6 @@ class FencedStore(Protocol):
     @property
     def leases(self) -> StoreLeases:
         """The leases of the store, where the tokens are noted."""
-        ...
 
 
 class ObjectStoreLeases(Leases):

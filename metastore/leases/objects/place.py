@@ -38,15 +38,12 @@ class Notebook(Protocol):
 
     def mirror(self, name: str, token: int | None, owner: str, incarnation: str) -> LeaseToken | None:
         """Note a token. Returns None if another holder has the same or a greater one. ``token`` None: the next one."""
-        ...
 
     def noted(self, name: str) -> int:
         """Return the noted token; 0: no token is noted."""
-        ...
 
     def noted_for(self, name: str) -> str | None:
         """Return the incarnation for which that token was noted."""
-        ...
 
 
 class Places:

@@ -1,20 +1,19 @@
-"""An alter, from its changes to a mutation that others can merge and apply; and the write of the new document."""
+"""The attempt of an alter, whose changes others can merge and apply; and the write of the new document."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from metastore.kinds.change import EntityChange, meant
+from metastore.kinds.change import EntityChange
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump_changes
 from metastore.managers.attempts.exclusive import check_version
-from metastore.managers.mutation import Mutation, first_entity
 from metastore.managers.target import Target, find, names_of
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use
 from metastore.operation.helping import own_guards
 from metastore.operation.merge import altered
-from metastore.operation.request import Merge, Proposal, Results, View
+from metastore.operation.request import Attempt, Merge, Proposal, Results, View
 from metastore.operation.seals import Seal, bound_changes
 from metastore.port.records import Record
 from metastore.port.writes import Event, Update
@@ -32,8 +31,8 @@ def alter(
     actor: str | None,
     seal: Seal | None = None,
     secret: Merge | None = None,
-) -> Mutation[Entity]:
-    """Return the mutation that applies ``changes`` to ``target``; ``seal`` encrypted them.
+) -> Attempt[Entity]:
+    """Return the attempt that applies ``changes`` to ``target``; ``seal`` encrypted them.
 
     ``secret`` is announced in the place of ``merge`` where changes are encrypted: with what the attempt made of them.
     """
@@ -52,16 +51,7 @@ def alter(
             return proposal
         return replace(proposal, merge=replace(secret, changes=made))
 
-    return Mutation(
-        verb="alter",
-        target=target,
-        attempt=attempt if seal is None else seal.guarding(attempt),
-        replay=first_entity,
-        arguments=lambda: [meant(changes), expected_version],
-        merge=merge,
-        exclusive=False,
-        read_first=seal is not None,
-    )
+    return attempt if seal is None else seal.guarding(attempt)
 
 
 def rewrite(

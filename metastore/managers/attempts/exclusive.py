@@ -9,13 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from metastore.arguments import positive_integer
-from metastore.errors import (
-    EntityAlreadyExists,
-    EntityNotFound,
-    InvalidArgument,
-    NotEmpty,
-    VersionConflict,
-)
+from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument, NotEmpty, VersionConflict
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named

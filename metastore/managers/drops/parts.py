@@ -30,15 +30,12 @@ class Part(Protocol):
 
     def brought_back(self, backend: Reads, drop: Drop, record: Record) -> Sequence[Write]:
         """Return the writes that bring the target back."""
-        ...
 
     def let_go(self, backend: Reads, drop: Drop, record: Record) -> Sequence[Write]:
         """Return the writes after which nothing brings the target back."""
-        ...
 
     def is_there(self, backend: Reads, drop: Drop, record: Record) -> bool:
         """Whether the target is part of the entity; one that is being dropped again is."""
-        ...
 
 
 class _Whole:

@@ -17,7 +17,7 @@ from metastore.kinds.registry import kind_named
 from metastore.managers.drops import steps
 from metastore.managers.drops.announce import Begin, announce
 from metastore.managers.drops.row import pending_within, read_same
-from metastore.managers.mutation import Mutation, actor_of
+from metastore.managers.mutation import actor_of, mutate
 from metastore.managers.purge import delete_trees
 from metastore.managers.target import Target
 from metastore.names import parse_path
@@ -37,17 +37,20 @@ def begin_drop(session: ManagerSession, kind: Kind, target: Target, begin: Begin
     """Announce a drop in steps; return it, held. Raises InvalidArgument in a transaction."""
     store = session.of_store()
     begin = replace(begin, operation=call.operation_id or begin.operation, actor=actor_of(session, call))
-    mutation = Mutation[OwnedRecord](
-        verb="begin_drop",
-        target=target,
-        attempt=lambda view: announce(view, kind, target, begin),
-        replay=_announced,
-        arguments=lambda: [begin.ttl, begin.column and list(parse_path(begin.column)), begin.partition],
+    row = mutate(
+        session,
+        kind,
+        call,
+        "begin_drop",
+        target,
+        lambda view: announce(view, kind, target, begin),
+        _announced,
+        lambda: [begin.ttl, begin.column and list(parse_path(begin.column)), begin.partition],
         exclusive=begin.column is None and begin.partition is None,
         owned_rows=True,
         id=begin.operation,
     )
-    return PendingDrop(store, Drop(mutation.run(session, kind, call)), held=True)
+    return PendingDrop(store, Drop(row), held=True)
 
 
 def _announced(written: Sequence[Step]) -> OwnedRecord:

@@ -26,7 +26,7 @@ from metastore.port.secret_keys import Redaction
 from metastore.port.unreadable import naming
 from metastore.secrets.declared import Declared, is_plain
 
-__all__ = ["candidates", "redact"]
+__all__ = ["candidates", "catalogs", "redact"]
 
 _SOME: Final = 500
 _PROPERTY: Final = re.compile(r"property '([^']*)' was expected")
@@ -106,7 +106,7 @@ class _Places:
         self._declared: dict[int, Declared] = {}
         self._by_path: dict[str, Declared] = {}
         self._of: dict[int, Declared | None] = {}
-        for known in _catalogs(session):
+        for known in catalogs(session):
             declared = settings_of(known.record)[1]
             if declared.patterns:
                 self._declared[known.record.chain[-1].id] = declared
@@ -137,7 +137,8 @@ def _path_of_error(result: str | None) -> str | None:
     return path if isinstance(path, str) else None
 
 
-def _catalogs(session: Session) -> list[Known]:
+def catalogs(session: Session) -> list[Known]:
+    """Return all catalogs, in whatever state."""
     with session.backend.snapshot() as snapshot:
         ids = [row[0] for row in snapshot.rows("guard", ("id", "kind"), ("id",)) if row[1] == "catalog"]
     return [known for known in (session.backend.by_id(ids) if ids else ()) if known is not None]

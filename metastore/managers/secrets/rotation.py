@@ -16,14 +16,13 @@ from functools import partial
 
 from metastore.arguments import shown
 from metastore.errors import EntityNotFound, NotInUse, PermissionDenied, VersionConflict
-from metastore.kinds.catalog import CATALOG
 from metastore.kinds.change import SetProperty
 from metastore.kinds.kind import dump, dump_changes
 from metastore.kinds.registry import kind_named
 from metastore.kinds.secret import key_numbers, sealed_parts
 from metastore.managers.attempts.alter import alter
-from metastore.managers.mutation import actor_of
-from metastore.managers.secrets.redaction import candidates, redact
+from metastore.managers.mutation import first_entity, mutate
+from metastore.managers.secrets.redaction import candidates, catalogs, redact
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.perform import perform
@@ -154,9 +153,9 @@ class SecretStore:
         """Make an ordinary alter with values that are sealed already; False if the entity is gone or disabled."""
         kind = kind_named(record.chain[-1].kind)
         entity = kind.entity(record, self._session.backend.origin)
-        actor = actor_of(self._session, Call())
+        attempt = alter(kind, entity, tuple(changes), None, None, self._session.principal)
         try:
-            alter(kind, entity, tuple(changes), None, None, actor).run(self._session, kind, Call())
+            mutate(self._session, kind, Call(), "alter", entity, attempt, first_entity, exclusive=False)
         except (EntityNotFound, NotInUse):
             return False
         return True
@@ -165,10 +164,7 @@ class SecretStore:
 
     def _catalogs(self) -> list[Record]:
         """Return the live catalogs that declare secrets."""
-        with self._session.backend.snapshot() as snapshot:
-            ids = [row[0] for row in snapshot.rows("guard", ("id", "kind"), ("id",)) if row[1] == CATALOG.name]
-        known = self._session.backend.by_id(ids) if ids else []
-        live = [one.record for one in known if one is not None and one.live]
+        live = [one.record for one in catalogs(self._session) if one.live]
         return [record for record in live if PATTERNS in properties_of(record)]
 
     def _encrypt_all(self) -> tuple[int, set[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from metastore.pyiceberg.catalog import MetastoreCatalog
@@ -67,13 +68,17 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
             once.claim([dict(call.query), call.said])
 
             def work() -> Answer:
-                result = handler(warehouses.catalog(call, once), call)
+                gives = asks_for_credentials(call.headers) and warehouses.vends(call)
+                has = call.headers.get("if-none-match", "") if call.is_read else ""
+                # an answer with credentials is the one that the client has only if they are, too
+                asked = replace(call, headers={**call.headers, "if-none-match": ""}) if gives else call
+                result = handler(warehouses.catalog(call, once), asked)
                 if isinstance(result, Answer):
                     return result
-                if not asks_for_credentials(call.headers):
+                if not gives:
                     return result.answer(None)
                 names = tables.named(call)
-                return result.answer(warehouses.vended(call, names, result.place, staged=result.staged))
+                return result.answer(warehouses.vended(call, names, result.place, staged=result.staged), has)
 
             return _once(once, work, checked=warehouses.checked)
 

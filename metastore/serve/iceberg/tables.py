@@ -74,8 +74,8 @@ class _Transaction(_Body):
 class Loaded:
     """The answer to a load without its end, ``config``, which holds the client's credentials.
 
-    ``text``: its JSON without the closing brace. ``place``: the table's location. ``tag``: its entity tag. ``staged``:
-    the table does not exist yet.
+    ``text``: its JSON without the closing brace. ``place``: the table's location. ``tag``: its entity tag, if it has no
+    credentials. ``staged``: the table does not exist yet.
     """
 
     text: bytes
@@ -83,25 +83,32 @@ class Loaded:
     tag: str | None = None
     staged: bool = False
 
-    def answer(self, vended: Vended | None) -> Answer:
-        """Return the whole answer. An answer with credentials must not be cached."""
-        headers = {} if self.tag is None else {"ETag": self.tag}
+    def answer(self, vended: Vended | None, has: str = "") -> Answer:
+        """Return the whole answer. One with credentials must not be cached. ``has``: the tags that the client has.
+
+        Other credentials make another answer: a client that has this one must not go on with keys that end.
+        """
         if vended is None:
-            return Answer(self.text + b',"config":{}}', headers=headers)
+            return Answer(self.text + b',"config":{}}', headers={} if self.tag is None else {"ETag": self.tag})
         config = dict(vended.config)
         end = json.dumps({"config": config, "storage-credentials": [{"prefix": vended.prefix, "config": config}]})
-        return Answer(self.text + b"," + end[1:].encode(), headers={**headers, "Cache-Control": "no-store"})
+        headers = {"Cache-Control": "no-store"}
+        if self.tag is not None:
+            headers["ETag"] = tag = _tag_of(self.tag, end)
+            if tag in _tags(has):
+                return Answer(status=304, headers=headers)
+        return Answer(self.text + b"," + end[1:].encode(), headers=headers)
 
 
 def _size(one: Loaded) -> int:
     return len(one.text)
 
 
-_ANSWERS: LRUCache[tuple[str, str, str, bool], Loaded] = LRUCache(64 << 20, getsizeof=_size)
-"""The last answers to loads, up to 64 MiB, by metadata file, snapshot mode, and whether they are for users.
+_ANSWERS: LRUCache[tuple[str, str, bool], Loaded] = LRUCache(64 << 20, getsizeof=_size)
+"""The answers of loads that were sent last (bytes), by what their catalog reaches, tag, and whether they are for users.
 
-A file's key is the reach of its catalog, and its location. An operator may see a file that a user has replaced; a user
-gets only what the server has checked. """
+An operator is shown a file that a user has replaced; to a user the server answers only what it has checked.
+"""
 _ANSWERS_LOCK: Final = Lock()
 
 _CREATE: Final = TypeAdapter(_Create)
@@ -149,12 +156,11 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer | Loaded:
     mode = call.query.get("snapshots", "all")
     if mode not in ("all", "refs"):
         raise BadRequest(f"snapshots is all or refs, not {mode[:20]!r}")
-    location = catalog.metadata_location(names)
-    etag = _etag(location, mode)
-    if etag in _tags(call.headers.get("if-none-match", "")):
-        return Answer(status=304, headers={"ETag": etag})
+    tag = _tag_of(mode, *catalog.pointer_and_place(names))
+    if tag in _tags(call.headers.get("if-none-match", "")):
+        return Answer(status=304, headers={"ETag": tag})
     with _ANSWERS_LOCK:
-        known = _ANSWERS.get(_place(catalog, location, mode))
+        known = _ANSWERS.get(_known_by(catalog, tag))
     return known or _table(catalog, catalog.load_table(names), mode)
 
 
@@ -235,15 +241,16 @@ def _table(catalog: MetastoreCatalog, table: Table, mode: str = "all") -> Loaded
 
 def _kept(catalog: MetastoreCatalog, metadata: TableMetadata, location: str, mode: str) -> Loaded:
     """Return the answer of a load, and keep it for later loads."""
-    loaded = _loaded(_shown(metadata, mode), location, _etag(location, mode))
+    tag = _tag_of(mode, location, metadata.location)
+    loaded = _loaded(_shown(metadata, mode), location, tag)
     if never_changes(location):
         with _ANSWERS_LOCK, suppress(ValueError):  # the answer is larger than the whole cache
-            _ANSWERS[_place(catalog, location, mode)] = loaded
+            _ANSWERS[_known_by(catalog, tag)] = loaded
     return loaded
 
 
-def _place(catalog: MetastoreCatalog, location: str, mode: str) -> tuple[str, str, str, bool]:
-    return catalog.reach, location, mode, is_of_user(catalog.store)
+def _known_by(catalog: MetastoreCatalog, tag: str) -> tuple[str, str, bool]:
+    return catalog.reach, tag, is_of_user(catalog.store)
 
 
 def _shown(metadata: TableMetadata, mode: str) -> TableMetadata:
@@ -266,6 +273,9 @@ def _tags(header: str) -> list[str]:
     return [tag.strip().removeprefix("W/") for tag in header.split(",")]
 
 
-def _etag(location: str, mode: str) -> str:
-    """Return the entity tag: a metadata file never changes, so its location identifies its content."""
-    return '"' + hashlib.sha256(f"{mode} {location}".encode()).hexdigest()[:32] + '"'
+def _tag_of(*parts: str | None) -> str:
+    """Return the entity tag of an answer: a metadata file never changes, so its place says what is in it.
+
+    The location that the store has is a part too: if it is another one by now, what was checked of the file is over.
+    """
+    return '"' + hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32] + '"'

@@ -15,6 +15,7 @@ from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.names import format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.entities import pointer_of
+from metastore.pyiceberg.neighbours import Neighbours
 from metastore.pyiceberg.once import Once
 from metastore.serve import audit
 from metastore.serve.actors import Actors
@@ -52,6 +53,7 @@ class Warehouses:
         self._allowed = tuple(allowed)
         self._store = store
         self._actors = actors
+        self._neighbours = Neighbours(store)
         self._properties = dict(properties)
         self._places = {_root(name): place for name, place in places.items()}
         self._vendors = {_root(name): self._vendor(_root(name), one) for name, one in (credentials or {}).items()}
@@ -64,12 +66,17 @@ class Warehouses:
             raise InvalidArgument(f"credentials are those of a warehouse's folder; name it: {format_path(root)}=s3://…")
         return Static(self._places[root], given) if isinstance(given, Mapping) else given
 
+    def vends(self, call: Call) -> bool:
+        """Whether the warehouse of a request has credentials for clients."""
+        return _root(call.names["prefix"]) in self._vendors
+
     def vended(self, call: Call, names: Identifier, location: str, *, staged: bool = False) -> Vended | None:
         """Return the credentials for a table's files; None: no credentials.
 
         A table that is not below the warehouse's folder has none: the client that creates a table chooses its location.
-        ``staged``: the table does not exist yet; its creator will own it. Raises ServiceUnavailableError if they cannot
-        be made, except for a table that the request has created.
+        Nor has one in whose folder another table lies: a key of its own would open that one too. ``staged``: the table
+        does not exist yet; its creator will own it. Raises ServiceUnavailableError if they cannot be made, except for a
+        table that the request has created.
         """
         root = _root(call.names["prefix"])
         vendor = self._vendors.get(root)
@@ -79,6 +86,9 @@ class Warehouses:
         if isinstance(vendor, Sts):
             rights = RIGHTS if staged else self._rights(call, (*root, *names), location)
         try:
+            if not isinstance(vendor, Static) and self._neighbours.are_more_than(0 if staged else 1, location):
+                _LOG.warning("another table lies in %.200r: nobody gets a key for that folder", location)
+                return None
             if isinstance(vendor, Sts):
                 made = vendor.vend(location, call.principal.key, rights or ())
             else:
@@ -159,6 +169,7 @@ class Warehouses:
         return MetastoreCatalog.of_store(
             *(store, root, properties, once),
             leases=self._store.leases,
+            neighbours=self._neighbours,
             allowed=self._allowed,
             merging=merging,
             of_users=self.checked,

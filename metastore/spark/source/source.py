@@ -33,7 +33,7 @@ from metastore.arguments import shown
 from metastore.errors import BackendRefused, HistoryGone, InvalidArgument
 from metastore.feed.feed import check_kept, newest_up_to, number_in, position_of
 from metastore.feed.follow import kinds_of
-from metastore.feed.position import now, position_in
+from metastore.feed.position import last, position_in
 from metastore.names import format_path, parse_path
 from metastore.operation.session import Session
 from metastore.past.pins import add_pin
@@ -174,7 +174,7 @@ class _Reader(DataSourceReader):
         options = self._options
         with options.open() as store:
             session = store._session  # noqa: SLF001  (the same package)
-            at = now(session) if options.at is None else position_in(session, _when(options.at))
+            at = last(session) if options.at is None else position_in(session, _when(options.at))
             if options.table in BY_POSITION:
                 (low, high), pin = _positions(session, options, at), None
             else:
@@ -216,6 +216,7 @@ def _read(options: _Options, part: _Part) -> Iterator[pa.RecordBatch]:
         session = store._session  # noqa: SLF001
         if part.pin is not None:
             session.backend.readers.extend(part.pin, _PINNED)
+        run = session.backend.origin.run
         if part.change is not None:
             number_in(session.backend, part.change)
         if options.table in BY_ID:
@@ -224,6 +225,8 @@ def _read(options: _Options, part: _Part) -> Iterator[pa.RecordBatch]:
         else:
             some = Wanted(part.low, part.high, options.kinds)
             yield from rows_by_position(session, options.table, options.columns, some)
+            if part.change is not None and session.backend.origin.run != run:
+                number_in(session.backend, part.change)  # another server may have given the last rows, and lack some
 
 
 def _when(text: str) -> str | datetime:
@@ -239,6 +242,18 @@ def _offset(session: Session, seq: int) -> dict[str, Any]:
     epoch, newest = session.backend.feed_start()[0], session.backend.past.newest(seq)
     mark = {} if newest is None else {"change": position_of(epoch, newest.seq or 0, newest.operation_id)}
     return {"epoch": epoch, "seq": seq, **mark}
+
+
+def _number_of(backend: Backend, offset: dict[str, Any]) -> int:
+    """Return the number after which an offset goes on: that of its change. Raises HistoryGone, InvalidArgument.
+
+    The numbers from there up to its own had no change. After a crash, or a fail-over, new changes may get them.
+    """
+    seq = int(offset["seq"])
+    if "change" not in offset:
+        return seq
+    collected = backend.feed_start()[1]  # nothing up to there comes again
+    return max(number_in(backend, offset["change"]), min(seq, collected))
 
 
 def _check_kept(backend: Backend, seq: int) -> None:
@@ -275,7 +290,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if start == "beginning":
                 self._seen = session.backend.feed_start()[1]
             else:
-                self._seen = now(session) if start == "now" else position_in(session, start)
+                self._seen = last(session) if start == "now" else position_in(session, start)
             return _offset(session, self._seen)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -284,7 +299,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark calls this since 4.2.
         """
         with self._options.open() as store:
-            self._until = now(store._session)  # noqa: SLF001
+            self._until = last(store._session)  # noqa: SLF001
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Return how many changes a micro-batch has at most. Spark calls this since 4.2."""
@@ -294,24 +309,22 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
         """Return the offset up to which to read; since 4.2 Spark passes the start and a limit."""
-        begin = self._seen if start is None else int(start["seq"])
         most = self._options.most if limit is None else getattr(limit, "max_rows", getattr(limit, "maxRows", None))
         with self._options.open() as store:
             session = store._session  # noqa: SLF001
-            last = min(now(session), self._until)
+            begin = self._seen if start is None else _number_of(session.backend, start)
+            end = min(last(session), self._until)
             if begin >= 0 and most is not None and (next_ := session.backend.past.times(begin, 1)):
-                last = min(last, next_[0][0] + most - 1)  # some of these positions may have no change
-            return start if start is not None and last <= begin else _offset(session, max(begin, last))
+                end = min(end, next_[0][0] + most - 1)  # some of these positions may have no change
+            return start if start is not None and end <= begin else _offset(session, max(begin, end))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        low, high = int(start["seq"]), int(end["seq"])
-        self._seen = high
         with self._options.open() as store:
             backend = store._session.backend  # noqa: SLF001
             if database_of(start["epoch"]) != database_of(backend.feed_start()[0]):
                 raise InvalidArgument("the stream's checkpoint is of another database; begin with a new checkpoint")
-            if "change" in start:
-                number_in(backend, start["change"])
+            low, high = _number_of(backend, start), _number_of(backend, end)
+            self._seen = high
             if high > low:
                 _check_kept(backend, low)
         change = end.get("change")

@@ -10,14 +10,12 @@ import json
 import random
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import metastore as ms
-from metastore.retry.policy import Attempt
 from tests.bench.combining.window import Arrangement, Cell
 from tests.bench.contention.crew import Meet
 from tests.bench.peers.contender import WAITS, count_waits
@@ -46,7 +44,7 @@ class Counted:
     counts: int = 0
     """Transactions that were committed: the counter says so too."""
     attempts: list[int] = field(default_factory=list)
-    """Of each transaction."""
+    """How often the function of each transaction ran."""
     seconds: list[float] = field(default_factory=list)
     """Of each operation."""
     trips: int = 0
@@ -54,10 +52,8 @@ class Counted:
 
 
 class _Client(Protocol):
-    @property
-    def lost(self) -> int: ...
     def alter(self, *, in_hand: bool, key: str, value: str) -> None: ...
-    def count(self) -> None: ...
+    def count(self) -> int: ...
     def load(self) -> None: ...
     def close(self) -> None: ...
 
@@ -65,24 +61,25 @@ class _Client(Protocol):
 class _Ours:
     """A client of the process's store."""
 
-    def __init__(self, store: ms.Store, path: str, lost: dict[int, int]) -> None:
-        self._store, self._path, self._lost = store, path, lost
+    def __init__(self, store: ms.Store, path: str) -> None:
+        self._store, self._path = store, path
         self._hand = store.tables.load(path)
-
-    @property
-    def lost(self) -> int:
-        return self._lost[threading.get_ident()]
 
     def alter(self, *, in_hand: bool, key: str, value: str) -> None:
         target: Any = self._hand if in_hand else self._path
         self._hand = self._store.tables.alter(target, ms.SetProperty(key, value))
 
-    def count(self) -> None:
+    def count(self) -> int:
+        runs = 0
+
         def fn(tx: Any) -> None:
+            nonlocal runs
+            runs += 1
             table = tx.tables.load(self._path)
             tx.tables.alter(table, ms.SetProperty(COUNTER, str(int(table.properties.get(COUNTER, "0")) + 1)))
 
         self._store.run(fn)
+        return runs
 
     def load(self) -> None:
         self._hand = self._store.tables.load(self._path)
@@ -94,15 +91,13 @@ class _Ours:
 class _Peer:
     """A client with a connection of its own."""
 
-    lost = 0
-
     def __init__(self, url: str, path: str) -> None:
         self._client, self._path = ForUpdate(url, "peer"), path
 
     def alter(self, *, in_hand: bool, key: str, value: str) -> None:
         self._client.alter(self._path, key, value)
 
-    def count(self) -> None:
+    def count(self) -> int:
         session, parameters = self._client._session, self._client._fresh(self._path)
         row = session.message(place(self._path), "BEGIN", "lock_and_load")
         assert row is not None
@@ -112,6 +107,7 @@ class _Peer:
         changes = json.dumps([{"change": "SetProperty", "key": COUNTER, "value": value}])
         written = {"id": row[0], "doc": json.dumps(doc, ensure_ascii=False), "changes": changes}
         did(session.message({**parameters, **written}, "write", "COMMIT"))
+        return 1
 
     def load(self) -> None:
         self._client.load(self._path)
@@ -126,16 +122,10 @@ def hot_windows(meet: Meet, cells: Sequence[Cell], lake: Lake, process: int) -> 
     found = []
     for cell in cells:
         mine = range(process, cell.arrangement.clients, cell.arrangement.processes)
-        lost: dict[int, int] = defaultdict(int)
-
-        def seen(attempt: Attempt, lost: dict[int, int] = lost) -> None:
-            if attempt.cause is not None:
-                lost[threading.get_ident()] += 1
-
-        store = None if cell.contender == PEER else ms.open(cell.url, hooks=(seen,))
+        store = None if cell.contender == PEER else ms.open(cell.url)
         ready = threading.Barrier(len(mine) + 1)
         with ThreadPoolExecutor(len(mine)) as pool:
-            running = [pool.submit(_client, cell, lake.path(0), number, store, lost, ready) for number in mine]
+            running = [pool.submit(_client, cell, lake.path(0), number, store, ready) for number in mine]
             ready.wait()
             meet()
             ready.wait()
@@ -146,11 +136,9 @@ def hot_windows(meet: Meet, cells: Sequence[Cell], lake: Lake, process: int) -> 
     return found
 
 
-def _client(
-    cell: Cell, path: str, number: int, store: ms.Store | None, lost: dict[int, int], ready: threading.Barrier
-) -> Counted:
+def _client(cell: Cell, path: str, number: int, store: ms.Store | None, ready: threading.Barrier) -> Counted:
     try:
-        client: _Client = _Peer(cell.url, path) if store is None else _Ours(store, path, lost)
+        client: _Client = _Peer(cell.url, path) if store is None else _Ours(store, path)
         client.alter(in_hand=False, key=f"warm{number}", value="1")
         ready.wait()
     except BaseException:
@@ -167,13 +155,12 @@ def _through(client: _Client, length: float, number: int, dice: random.Random) -
     found, me, ends = Counted(), threading.get_ident(), time.monotonic() + length
     before_all = WAITS[me]
     while (begun := time.monotonic()) < ends:
-        drawn, before = dice.randrange(10), client.lost
+        drawn = dice.randrange(10)
         if drawn < 7:
             client.alter(in_hand=drawn >= 5, key=f"client-{number}", value=str(found.done))
         elif drawn < 9:
-            client.count()
+            found.attempts.append(client.count())
             found.counts += 1
-            found.attempts.append(1 + client.lost - before)
         else:
             client.load()
         over = time.monotonic()

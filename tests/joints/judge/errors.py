@@ -24,6 +24,10 @@ _NETWORK: Final = frozenset({"BackendUnavailable", "OutcomeUnknown", "PoolExhaus
 _BUSY: Final = frozenset({"BackendUnavailable", "PoolExhausted"})
 _LAST_ANSWER: Final = 0.25
 """So long a call waits for the answer of a statement that it has stopped at its deadline (seconds)."""
+_SAYS: Final = 0.15
+"""So long a server takes for that answer, at most, where nothing else uses the machine (seconds)."""
+_SELDOM: Final = 1000
+"""Of so many calls one may meet a server that says nothing in time: one that never stops would do it to all."""
 _WAITS: Final = 1.0
 """A connection, or SQLite's lock, becomes free sooner than that (seconds)."""
 
@@ -41,6 +45,7 @@ def untrue_errors(evidence: Evidence) -> Iterator[Found]:
     others_lead = min(
         [one.get("since", one["at"]) for one in evidence.weather if one["what"] == "fail_over"], default=float("inf")
     )
+    silent: list[Found] = []
     for call in evidence.calls:
         if call.error == "HistoryGone" and call.after is not None and (call.end or 0) >= others_lead:
             continue  # beside a gap, the new leader may lack a change
@@ -53,13 +58,28 @@ def untrue_errors(evidence: Evidence) -> Iterator[Found]:
         if _was_kept_out(call, evidence) or _had_no_processor(call, evidence):
             continue
         why = "and nothing was wrong with the network" if call.error in _NETWORK else "which is not an answer to it"
-        yield evidence.found("error", f"it raised {call.error}, {why}: {call.message}", call)
+        found = evidence.found("error", f"it raised {call.error}, {why}: {call.message}", call)
+        if _met_silence(call, evidence):
+            silent.append(found)
+        else:
+            yield found
+    if len(silent) > max(1, len(evidence.calls) / _SELDOM):
+        yield from silent
 
 
 def _had_no_processor(call: Call, evidence: Evidence) -> bool:
     """Whether a call's time was over, and its process was not let run for as long as it waits for the last answer."""
     late = call.error == "OutcomeUnknown" and call.seconds >= call.deadline
     return late and evidence.starved_in(call) >= _LAST_ANSWER
+
+
+def _met_silence(call: Call, evidence: Evidence) -> bool:
+    """Whether the server had the time that it has after a deadline, and others used so much of the machine meanwhile.
+
+    Then the call must say that it does not know (docs/progress.md): it cannot ask any more.
+    """
+    late = call.error == "OutcomeUnknown" and call.seconds >= call.deadline + _LAST_ANSWER
+    return late and bool(_SAYS / evidence.run["left"] >= _LAST_ANSWER)
 
 
 def _was_kept_out(call: Call, evidence: Evidence) -> bool:

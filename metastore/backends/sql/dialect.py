@@ -1,0 +1,80 @@
+"""What PostgreSQL and SQLite write differently in the statements that they share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from metastore.backends.sql.comments import without_comments
+
+__all__ = ["Dialect", "from_named"]
+
+
+def from_named(sql: str, parameter: str) -> str:
+    """Return ``sql`` with each ``:name`` written as ``parameter`` says."""
+    return re.sub(r"(?<!:):([a-z]\w*)", lambda m: parameter.replace("name", m[1]), sql)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The parts in which the statements of two databases differ."""
+
+    parameter: str
+    """A parameter, with ``name`` for its name."""
+    join: str
+    """The join with ``{table} {alias}`` by ``{condition}``, for each row to the left."""
+    left_join: str
+    """The same, but it keeps a row that matches nothing."""
+    array: str
+    """The function that makes a JSON array of its arguments."""
+    gathered: str
+    """The function that gathers the values of all rows in a JSON array."""
+    nested: str
+    """The function that keeps JSON, which a sub-select returns, from being taken for a text."""
+    text: str
+    """The suffix that makes a database return JSON as a text."""
+    fits: str
+    """Whether the text ``{}`` has the pattern ``{}``, a parameter."""
+    contains: str
+    """Whether the text ``{}`` contains the text ``{}``, a parameter."""
+    distinct: str
+    """The word that selects distinct rows ``c`` in the order of key and id, without reading all of them first."""
+    held: str
+    """A sub-select that counts the guards in ``:guards…`` that hold."""
+    ids: str
+    """A sub-select of the ids in the parameter ``:ids``."""
+    chosen: str
+    """A sub-select of the ids in the parameter ``:chosen``."""
+    wanted: str
+    """A table ``w`` of (id) from the parameter ``:ids``."""
+    places: str
+    """A table ``w`` of (id) from the parameter ``:places``."""
+    names: str
+    """A table ``w`` of (name) from the parameter ``:names``."""
+    slots: str
+    """A table ``w`` of (from_id, slot) from the parameters of many relations."""
+    owned: str
+    """A table ``w`` of (n, owner_id, name) from the parameters of many owned rows."""
+    families: str
+    """Whether ``g.family`` is among the parameter ``:families``."""
+    kinds: str
+    """Whether ``n.kind`` is among the parameter ``:kinds``, or that is NULL."""
+    many: Callable[[Sequence[str]], str]
+    """A table ``w`` of the rows in the parameters of ``past.Many``: ``start`` (an id), and these columns (texts)."""
+
+    def statement(self, sql: str) -> str:
+        """Return ``sql`` without comments, each ``:name`` as a parameter of this database."""
+        return from_named(without_comments(sql), self.parameter)
+
+    def each(self, table: str, alias: str, condition: str) -> str:
+        """Join ``table`` by ``condition``, for each row to the left."""
+        return self.join.format(table=table, alias=alias, condition=condition)
+
+    def maybe(self, table: str, alias: str, condition: str) -> str:
+        """Do the same, and keep a row that matches nothing."""
+        return self.left_join.format(table=table, alias=alias, condition=condition)
+
+    def rows(self, columns: str) -> str:
+        """Gather these columns of all rows: a JSON array of JSON arrays."""
+        return f"{self.gathered}({self.array}({columns}))"

@@ -1,0 +1,165 @@
+"""Find out which Iceberg tables have their folder inside another one.
+
+Who gets a key for a folder, or has its files deleted, reaches the files of all tables in it. The store knows the folder
+of each table, and nothing keeps folders apart that operators choose. So a server, and a purge, ask here. The folders
+are read once, which takes seconds for 50,000 tables, and then follow the feed. Tables of other formats do not count:
+each user may make one at any location, and could shut others out of their tables.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from metastore.clock import SYSTEM
+from metastore.errors import HistoryGone, InvalidArgument, MetastoreError
+from metastore.feed.feed import number_in, read
+from metastore.feed.visible import Sight
+from metastore.kinds.entity import Change
+from metastore.kinds.table.changes import SetLocation
+from metastore.port.records import Origin
+from metastore.pyiceberg.confined import END, keys_of
+from metastore.pyiceberg.entities import FORMAT, POINTER, UUID_OF
+from metastore.transfer.walk import batched
+
+if TYPE_CHECKING:
+    from metastore.store import Store
+
+__all__ = ["Neighbours"]
+
+_PAGE: Final = 100
+_STORE: Final = 3
+"""How many parts of a key say which store it is."""
+_TABLES: Final = Sight(None, frozenset(["table"]))
+
+
+class Neighbours:
+    """The folders of all Iceberg tables of a store, which is not that of a user."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._backend = store._session.backend  # noqa: SLF001  (the same package)
+        self._lock = Lock()
+        self._began = float("-inf")
+        """When the folders were last read (monotonic seconds)."""
+        self._after: str | None = None
+        self._seen: tuple[Origin, int] | None = None
+        """The number of the change that was read last, and of which server."""
+        self._of: dict[int, tuple[str, ...]] = {}
+        self._sorted: list[tuple[str, int]] = []
+        """The keys of all folders, each with the id of its table: what lies in a folder comes behind its key."""
+
+    def are_more_than(self, most: int, location: str) -> bool:
+        """Whether more than ``most`` live tables have a location as their folder, or lie below it.
+
+        Those of one UUID in that very folder are one table: a copy of a table has its files.
+        """
+        folders = keys_of(location)
+        tables, ids = set[Hashable](), self._ids(self._below, folders)
+        if len(ids) <= most:
+            return False
+        for some in batched(ids, _PAGE):
+            for number, uuid, keys in self._live(some):
+                if any(key.startswith(folder) for key in keys for folder in folders):
+                    tables.add(uuid if uuid is not None and not {*keys}.isdisjoint(folders) else number)
+            if len(tables) > most:
+                return True
+        return False
+
+    def may_be_in(self, location: str) -> bool:
+        """Whether another table lies in the folder of a table, or the database does not say."""
+        try:
+            return self.are_more_than(1, location)
+        except MetastoreError:
+            return True
+
+    def has_around(self, location: str) -> bool:
+        """Whether a location lies in the folder of a live table, or is that folder."""
+        folders = keys_of(location)
+        found = self._live(self._ids(self._around, folders))
+        return any(folder.startswith(key) for _, _, keys in found for key in keys for folder in folders)
+
+    def _live(self, ids: list[int]) -> Iterator[tuple[int, str | None, tuple[str, ...]]]:
+        """Yield those of the tables that are live now: the id, the UUID, and the keys of the folder."""
+        for known in self._backend.by_id(ids):
+            if known is not None and (known.live or known.dropping):
+                properties = json.loads(known.record.doc).get("properties", {})
+                yield known.record.chain[-1].id, properties.get(UUID_OF), _keys(known.record.doc)
+
+    def _ids(self, find: Callable[[str], Iterable[int]], folders: tuple[str, ...]) -> list[int]:
+        """Return the ids of the tables that are found for these folders. They may have gone since."""
+        asked = SYSTEM.monotonic()
+        with self._lock:
+            if self._began < asked:  # else another thread has read the feed since this one asked
+                began = SYSTEM.monotonic()
+                self._follow()
+                self._began = began
+            return sorted({number for folder in folders for number in find(folder)})
+
+    def _below(self, folder: str) -> Iterator[int]:
+        return self._from(folder, lambda key: key.startswith(folder))
+
+    def _around(self, folder: str) -> Iterator[int]:
+        parts = folder.split(END)
+        for length in range(_STORE, len(parts)):
+            above = END.join([*parts[:length], ""])
+            yield from self._from(above, above.__eq__)
+
+    def _from(self, first: str, fits: Callable[[str], bool]) -> Iterator[int]:
+        for at in range(bisect_left(self._sorted, (first,)), len(self._sorted)):
+            key, number = self._sorted[at]
+            if not fits(key):
+                return
+            yield number
+
+    def _follow(self) -> None:
+        """Read what has changed; the lock is held."""
+        try:
+            if self._after is not None:
+                # if no number was drawn since, there is nothing to read
+                if self._seen != (self._backend.origin, self._backend.watermark().position):
+                    self._read_changes(self._after)
+                return
+        except (HistoryGone, InvalidArgument):
+            pass  # gc, a fail-over or a restore has taken the changes away
+        after = self._store.position()
+        with self._backend.snapshot() as snapshot:
+            rows = snapshot.rows("entity", ("id", "doc"), ("id",))
+            self._of = {number: keys for number, doc in rows if f'"{POINTER}"' in doc and (keys := _keys(doc))}
+        self._sorted = sorted((key, number) for number, keys in self._of.items() for key in keys)
+        self._after, self._seen = after, None
+
+    def _read_changes(self, after: str) -> None:
+        changed, origin = set[int](), self._backend.origin
+        for one in read(self._backend, self._store._session.clock, after, None, lambda _: None, _TABLES):  # noqa: SLF001
+            after = one.position
+            # a commit to a table moves its pointer, and no folder
+            if isinstance(one, Change) and (one.entity_id not in self._of or one.action != "alter" or _moves(one)):
+                changed.add(one.entity_id)
+        self._read(sorted(changed))
+        self._after, self._seen = after, (origin, number_in(self._backend, after))
+
+    def _read(self, ids: list[int]) -> None:
+        for some in batched(ids, _PAGE):
+            for number, known in zip(some, self._backend.by_id(some), strict=True):
+                for key in self._of.pop(number, ()):
+                    del self._sorted[bisect_left(self._sorted, (key, number))]
+                if known is not None and (keys := _keys(known.record.doc)):
+                    self._of[number] = keys
+                    for key in keys:
+                        insort(self._sorted, (key, number))
+
+
+def _moves(change: Change) -> bool:
+    return not change.changes or any(isinstance(one, SetLocation) for one in change.changes)
+
+
+def _keys(doc: str) -> tuple[str, ...]:
+    """Return the keys of the folder of an Iceberg table, by its document; nothing for another entity."""
+    fields = json.loads(doc)
+    location = fields.get("location")
+    is_table = fields.get("format") == FORMAT and POINTER in fields.get("properties", {})
+    return keys_of(location) if is_table and isinstance(location, str) and location else ()

@@ -1,0 +1,151 @@
+"""Where one Iceberg table lies in the folder of another, that folder gets no key, and no purge deletes there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+import metastore as ms
+from metastore import Store
+from metastore.pyiceberg.neighbours import Neighbours
+from metastore.serve import Vended
+from tests.iceberg.server import served
+from tests.iceberg.test_rest import SCHEMA
+
+DELEGATION = {"X-Iceberg-Access-Delegation": "vended-credentials"}
+TABLES = "/namespaces/a/tables"
+
+
+class Keys:
+    """Vend a key for each folder."""
+
+    def vend(self, location: str, principal: str) -> Vended:
+        return Vended(location, {"s3.session-token": "key"})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def client(sqlite_url: str, lake: Path) -> Iterator[httpx.Client]:
+    with (
+        served(sqlite_url, lake, credentials=Keys()) as address,
+        httpx.Client(base_url=f"{address}/v1/lake.ice", headers=DELEGATION, timeout=60) as client,
+    ):
+        client.post("/namespaces", json={"namespace": ["a"]})
+        yield client
+
+
+def made(
+    client: httpx.Client, name: str, location: str | None = None, *, space: str = "a", staged: bool = False
+) -> int:
+    body = {"name": name, "schema": SCHEMA, "location": location, "stage-create": staged}
+    return client.post(f"/namespaces/{space}/tables", json=body).status_code
+
+
+def key_of(client: httpx.Client, name: str) -> list[str]:
+    """Return the keys of a table; each way to get them says the same."""
+    ways = client.get(f"{TABLES}/{name}"), client.get(f"{TABLES}/{name}/credentials")
+    keys = [[one["config"]["s3.session-token"] for one in way.json().get("storage-credentials", [])] for way in ways]
+    assert keys[0] == keys[1]
+    return keys[0]
+
+
+def test_a_new_table_gets_no_folder_in_or_around_that_of_another(
+    client: httpx.Client, sqlite_url: str, lake: Path
+) -> None:
+    place = f"{lake.as_uri()}/x/outer"
+    assert made(client, "outer", place) == 200
+    with ms.open(sqlite_url) as store:
+        store.schemas.create("lake.ice.below", properties={"location": f"{place}/below"})
+        for location in (place, f"{place}/in", f"{lake.as_uri()}/x", place.replace("file://", ""), f"{place}/a/../b"):
+            for staged in (False, True):
+                assert made(client, "t", location, staged=staged) == 403, location
+        assert made(client, "t", space="below") == 403
+        assert made(client, "t", f"{place}2") == 200
+        store.tables.drop("lake.ice.a.outer")
+        assert made(client, "t", space="below") == 200
+
+
+def test_a_folder_that_holds_another_table_gets_no_key_and_no_purge(
+    client: httpx.Client, sqlite_url: str, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"{lake.as_uri()}/outer"
+    assert [made(client, "outer", place), made(client, "inner")] == [200, 200]
+    assert (key_of(client, "outer"), key_of(client, "inner")) == (["key"], ["key"])
+    moved = {"requirements": [], "updates": [{"action": "set-location", "location": f"{place}/inner"}]}
+    assert client.post(f"{TABLES}/inner", json=moved).status_code == 200
+    assert (key_of(client, "outer"), key_of(client, "inner")) == ([], ["key"])
+    refused = client.delete(f"{TABLES}/outer?purgeRequested=true")
+    assert (refused.status_code, "another table lies in the folder" in refused.text) == (403, True)
+    cut = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
+    changes = [{"action": "set-properties", "updates": {**cut, "k": str(number)}} for number in range(4)]
+    for change in changes:
+        assert client.post(f"{TABLES}/outer", json={"requirements": [], "updates": [change]}).status_code == 200
+    files = sorted((lake / "outer" / "metadata").iterdir())
+    assert len(files) == 5, "none is deleted"
+    # another one moves in after the first look
+    with monkeypatch.context() as patch:
+        more = Neighbours.are_more_than
+        patch.setattr(Neighbours, "are_more_than", lambda self, most, place: most == 0 and more(self, most, place))
+        assert client.delete(f"{TABLES}/outer?purgeRequested=true").status_code == 204
+    assert sorted((lake / "outer" / "metadata").iterdir()) == files
+    assert client.delete(f"{TABLES}/inner?purgeRequested=true").status_code == 204
+    assert made(client, "outer", place) == 200
+    assert key_of(client, "outer") == ["key"]
+    assert client.delete(f"{TABLES}/outer?purgeRequested=true").status_code == 204
+
+
+def grown(store: Store, name: str, location: str, uuid: str) -> ms.Entity:
+    """Make what the Iceberg server makes."""
+    properties = {"metadata_location": f"{location}/metadata/1", "table_uuid": uuid}
+    return store.tables.create(name, parents=True, location=location, format="iceberg", properties=properties)
+
+
+@pytest.mark.parametrize("url", ["sqlite_url", "memory_url"])
+def test_folders_are_followed(url: str, request: pytest.FixtureRequest) -> None:
+    """Through drops and restores of tables and schemas, other spellings, and changes that gc has removed."""
+    with ms.open("memory://" if url == "memory_url" else request.getfixturevalue(url)) as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.ice", type="relational")
+        first = grown(store, "lake.ice.a.first", "s3://bkt/lake/t", "u1")
+        neighbours = Neighbours(store)
+
+        def count(place: str = "s3://bkt/lake/t") -> int:
+            return next(most for most in range(9) if not neighbours.are_more_than(most, place))
+
+        assert [count(), count("s3://bkt/lake"), count("s3://bkt/lake/t/x"), count("s3://other/lake/t")] == [1, 1, 0, 0]
+        grown(store, "lake.ice.b.inner", "s3a://bkt//lake/t/in/", "u2")
+        assert [count(), count("s3n://bkt/lake/t/"), count("s3://bkt/lake/")] == [2, 2, 2]
+        assert [neighbours.has_around(f"s3://bkt/lake/t{rest}") for rest in ("", "/x/y", "2", "/../t/x")] == [
+            True,
+            True,
+            False,
+            True,
+        ]
+        store.tables.create("lake.ice.a.parquet", location="s3://bkt/lake/t/in", format="parquet")
+        assert count() == 2, "each user may make such a table"
+        store.schemas.drop("lake.ice.b", cascade=True)
+        assert count() == 1
+        store.schemas.restore("lake.ice.b")
+        assert count() == 2
+        store.tables.alter("lake.ice.b.inner", ms.SetLocation("s3://bkt/lake/elsewhere"))
+        assert [count(), count("s3://bkt/lake/elsewhere")] == [1, 1]
+        grown(store, "lake.ice.a.copy", "s3://bkt/lake/t", "u1")
+        assert count() == 1, "a copy has the files of the original"
+        grown(store, "lake.ice.a.other", "s3://bkt/lake/t", "u3")
+        assert count() == 2
+        for name in ("copy", "other"):
+            store.tables.purge(f"lake.ice.a.{name}")
+        store.gc(retention=timedelta(0), keep_versions=1)
+        assert count() == 1
+        store.tables.drop(first)
+        assert [count(), neighbours.has_around("s3://bkt/lake/t")] == [0, False]
+        store.tables.restore("lake.ice.a.first")
+        assert count() == 1
