@@ -97,8 +97,8 @@ def _check_format(url: Url, backend: Backend, restoring: bool) -> None:
         raise MigrationNeeded(message)
     if compatible_from == RESTORING and not restoring:
         raise BackendUnavailable(
-            f"an import into {redacted(url)} was not finished; import the same file again, which goes on there, or "
-            "drop the database"
+            f"an import into {redacted(url)} was not finished; import the same file again to continue it, or drop "
+            "the database"
         )
     if compatible_from > SCHEMA_FORMAT and not restoring:
         raise MigrationNeeded(

@@ -136,7 +136,9 @@ class HistoryGone(InvalidArgument):
     http_status = 410
 
     def __init__(self, since: str, message: str | None = None) -> None:
-        super().__init__(message or f"gc has removed what was before {since}; use a position from there on, or pin it")
+        super().__init__(
+            message or f"gc has removed the history before {since}; use that position or a later one, or pin it"
+        )
         self.since = since
 
 
@@ -384,8 +386,8 @@ def outcome_forgotten(operation_id: UUID) -> OutcomeUnknown:
     """Return the error for an operation whose row gc may have deleted while the call was still running."""
     return OutcomeUnknown(
         operation_id,
-        f"operation {operation_id} may or may not have been applied: gc has deleted what was written down about it "
-        "during the call; look at what it would have changed, and run gc with a retention above all deadlines",
+        f"operation {operation_id} may or may not have been applied: gc has deleted its record during the call; "
+        "load the entities that it would have changed, and run gc with a retention above all deadlines",
     )
 
 

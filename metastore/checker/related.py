@@ -86,7 +86,7 @@ class Rights:
             try:
                 note = read_note(event.fences)
             except ValueError:
-                yield Finding("rights", f"what position {event.seq} rests on cannot be read", (str(event),))
+                yield Finding("rights", f"the evidence of position {event.seq} cannot be read", (str(event),))
             else:
                 for message in self._evidence.commit(event.seq, note.evidence, note.raised):
                     yield Finding("rights", message, (str(event),))

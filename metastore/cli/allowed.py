@@ -25,7 +25,7 @@ def allowed(
 ) -> None:
     """Show what a user may do, and why.
 
-    With PRIVILEGE, whether the user has it on the object. Without, all privileges that the user has there.
+    With PRIVILEGE, whether the user has it on the object. Without PRIVILEGE, all privileges that the user has there.
 
     The exit code is 1 if the user does not have the privilege.
     """

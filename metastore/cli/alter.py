@@ -43,7 +43,9 @@ def alter(
     retype: Annotated[
         list[str] | None, typer.Option("--retype-column", help="NAME:TYPE; can be repeated.", show_default=False)
     ] = None,
-    location: Annotated[str | None, typer.Option("--location", help="Where the data is.", show_default=False)] = None,
+    location: Annotated[
+        str | None, typer.Option("--location", help="The place of the data.", show_default=False)
+    ] = None,
     data_format: Annotated[
         str | None, typer.Option("--format", help="The format of the data.", show_default=False)
     ] = None,

@@ -78,7 +78,7 @@ def _settings(
         str | None,
         typer.Option(
             "--principal",
-            help="Who acts; history shows it. The operating system's user, if it is not given.",
+            help="The user's name in the history. By default, the operating system's user.",
             show_default=False,
         ),
     ] = None,

@@ -14,14 +14,14 @@ __all__ = ["register"]
 
 Member = Annotated[int, typer.Argument(metavar="MEMBER", help="The member's id.")]
 
-Force = Annotated[bool, typer.Option("--force", help="Even if it may serve: its process is known to be stopped.")]
+Force = Annotated[bool, typer.Option("--force", help="Its process is known to be stopped.")]
 
 
 def members(ctx: typer.Context, json: Json = False) -> None:
-    """List who caches, and who holds up writers.
+    """List the members, and those that delay writers.
 
-    A member that is behind has not acknowledged a change that was announced. Its writer waits until it has, or until
-    the member's lease is over.
+    A member that is behind has not acknowledged an announced change. The change's writer waits until the member
+    acknowledges it, or until the member's lease is over.
     """
     with ctx.obj.open() as store:
         registered = store.cache.members()
@@ -41,8 +41,8 @@ def members(ctx: typer.Context, json: Json = False) -> None:
 def evict(ctx: typer.Context, member: Member, force: Force = False, json: Json = False) -> None:
     """Stop waiting for a member that is down.
 
-    A member that renewed within its ttl is refused: it may still answer from memory. The exit code is 1 if no such
-    member exists.
+    It refuses to evict a member that renewed within its ttl, because that may still answer from memory. The exit code
+    is 1 if the member does not exist.
     """
     with ctx.obj.open() as store:
         evicted = store.cache.evict(member, force=force)
@@ -64,7 +64,7 @@ def _show_help(ctx: typer.Context) -> None:
 def register(app: typer.Typer) -> None:
     """Add the commands below ``cache``."""
     cache = typer.Typer(
-        help="Show who caches, and evict a member.",
+        help="Show the members of the cache, and evict one.",
         invoke_without_command=True,
         callback=_show_help,
         rich_markup_mode=None,

@@ -81,7 +81,7 @@ def _writes(
     _: Annotated[
         str | None,
         typer.Option(
-            "--reason", metavar="TEXT", help="Why; history and feed show it.", callback=_note, expose_value=False
+            "--reason", metavar="TEXT", help="The reason, for history and feed.", callback=_note, expose_value=False
         ),
     ] = None,
 ) -> None:

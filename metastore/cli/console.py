@@ -25,8 +25,8 @@ def console(
 ) -> None:
     """Open a web page that shows a database.
 
-    Only this machine reaches it. Others may write meanwhile, a crawl too. It writes nothing, and migrates nothing.
-    Needs the extra [serve].
+    Only this machine can reach it. Other programs may write meanwhile. It writes nothing, and migrates nothing. Needs
+    the extra [serve].
     """
     try:
         from metastore import serve as serving  # noqa: PLC0415  (an extra of its own)

@@ -20,14 +20,14 @@ def consumers(
     name: Annotated[str | None, typer.Argument(help="By default, list all.", show_default=False)] = None,
     reset: Annotated[
         str | None,
-        typer.Option("--reset", help="Where it reads on: now, beginning, or a position.", show_default=False),
+        typer.Option("--reset", help="The new position: now, beginning, or a position.", show_default=False),
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Forget it: gc does not wait for it any more.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the consumer; gc no longer waits for it.")] = False,
     json: Json = False,
 ) -> None:
     """List the consumers of the feed.
 
-    It shows how far each is behind: gc keeps what a consumer has not read.
+    It shows how far each is behind: gc keeps changes that a consumer has not read.
     """
     if (remove or reset is not None) and name is None:
         raise InvalidArgument("--reset and --remove need the name of a consumer; to list them: metastore consumers")

@@ -42,13 +42,13 @@ Reports = Annotated[
     typer.Option(
         "--reports",
         metavar="FOLDER",
-        help="The console shows verify.json and load tests of it.",
+        help="A folder of reports for the console. It has verify.json and load tests.",
         show_default=False,
     ),
 ]
 SkipUnreadable = Annotated[
     bool,
-    typer.Option("--skip-unreadable", help="Leave out rows that are damaged, and name each on standard error."),
+    typer.Option("--skip-unreadable", help="Leave out damaged rows. Each is named on standard error."),
 ]
 
 

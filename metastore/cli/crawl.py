@@ -50,8 +50,8 @@ def crawl(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Folders and files.")],
     into: Annotated[str, typer.Option("--into", help="The catalog, or a schema in it: lake.catalog.")],
     master: Annotated[str, typer.Option("--master", help="The Spark cluster.")] = "local[*]",
-    include: Annotated[list[str] | None, typer.Option("--include", help="Only what matches: '**/*.csv'.")] = None,
-    exclude: Annotated[list[str] | None, typer.Option("--exclude", help="Not what matches: '**/_old'.")] = None,
+    include: Annotated[list[str] | None, typer.Option("--include", help="Only these: '**/*.csv'.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option("--exclude", help="Leave these out: '**/_old'.")] = None,
     on_type_change: Annotated[
         Types, typer.Option("--on-type-change", help="When a column's type in the files has changed.")
     ] = Types.report,
@@ -59,7 +59,7 @@ def crawl(
     max_missing: Annotated[
         float | None,
         typer.Option(
-            "--max-missing", metavar="SHARE", help="If more of the tables are gone, none is dropped.", min=0, max=1
+            "--max-missing", metavar="SHARE", help="If a larger share of tables is gone, drop none.", min=0, max=1
         ),
     ] = None,
     moved_from: Annotated[
@@ -71,12 +71,17 @@ def crawl(
     max_unpacked: Annotated[
         int | None,
         typer.Option(
-            "--max-unpacked", metavar="BYTES", help="The most that one packed file may unpack to; else 64 GiB.", min=1
+            "--max-unpacked",
+            metavar="BYTES",
+            help="The most that a packed file may unpack to. By default, 64 GiB.",
+            min=1,
         ),
     ] = None,
     max_ratio: Annotated[
         int | None,
-        typer.Option("--max-ratio", metavar="N", help="A packed file may unpack to N times its size; else 200.", min=1),
+        typer.Option(
+            "--max-ratio", metavar="N", help="A packed file may unpack to N times its size. By default, 200.", min=1
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing; show what would be written.")] = False,
     profile: Annotated[bool, typer.Option("--profile", help="Then read the data of changed tables.")] = False,
@@ -87,7 +92,7 @@ def crawl(
 ) -> None:
     """Register files as tables, on Spark.
 
-    A file that cannot be read is listed as a failure and stops nothing.
+    A file that cannot be read is listed as a failure, and does not stop the crawl.
     """
     try:
         from metastore.crawl.files.limits import MAX_RATIO, MAX_UNPACKED  # noqa: PLC0415

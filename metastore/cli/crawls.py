@@ -19,9 +19,9 @@ _LISTS = ("changed", "not_written", "failures", "notes")
 
 def crawls(
     ctx: typer.Context,
-    catalog: Annotated[str, typer.Argument(metavar="LAKE.CATALOG", help="The catalog that was crawled into.")],
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One crawl, to see all of it.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many are listed.")] = 20,
+    catalog: Annotated[str, typer.Argument(metavar="LAKE.CATALOG", help="The catalog of the crawls.")],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show this crawl.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The largest number of crawls to list.")] = 20,
     json: Json = False,
 ) -> None:
     """List the crawls into a catalog, or show one.

@@ -20,7 +20,7 @@ def create(
     ctx: typer.Context,
     kind: Annotated[str, typer.Argument(help="metalake, catalog, schema, table, view, fileset, topic, model …")],
     path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
-    comment: Annotated[str | None, typer.Option("--comment", help="A comment on it.", show_default=False)] = None,
+    comment: Annotated[str | None, typer.Option("--comment", help="The comment.", show_default=False)] = None,
     properties: Annotated[
         list[str] | None, typer.Option("--set", help="A property, KEY=VALUE; can be repeated.", show_default=False)
     ] = None,

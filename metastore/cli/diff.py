@@ -47,11 +47,11 @@ def diff(
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Show what differs between two versions.
+    """Show the differences between two versions.
 
     With --from, show the differences between two positions or times.
 
-    It also shows the changes that led from one to the other. With --from, PATH and all below it is compared.
+    It also shows the changes between them. With --from, it compares PATH and everything below it.
     """
     if since is not None:
         with ctx.obj.open_to_search() as store:

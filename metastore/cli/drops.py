@@ -24,16 +24,16 @@ Named = Annotated[
     typer.Option(
         "--handler",
         metavar="MODULE:FUNCTION",
-        help="What destroys the data; it gets the pending drop.",
+        help="The function that destroys the data of a drop.",
         show_default=False,
     ),
 ]
 
 
 def ls(ctx: typer.Context, json: Json = False) -> None:
-    """List what is being dropped in steps.
+    """List the pending drops in steps.
 
-    Its path is the one that it had when that was announced. The handler is the one of the process that announced it.
+    The path is that of the announcement. The handler is that of the process that announced the drop.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -57,11 +57,10 @@ def ls(ctx: typer.Context, json: Json = False) -> None:
 
 
 def resume(ctx: typer.Context, handler: Named = None, json: Json = False) -> None:
-    """Finish what other processes left behind.
+    """Finish abandoned drops.
 
-    Without --handler, the handlers count that installed packages register with ms.on_drop (the entry points
-    "metastore.kinds"). What another process has in hand is left to it. The exit code is 1 if a pending drop has no
-    handler.
+    Without --handler, it uses the handlers that installed packages register with ms.on_drop (the entry points
+    "metastore.kinds"). It skips a drop that another process holds. The exit code is 1 if a pending drop has no handler.
     """
     settings: Settings = ctx.obj
     chosen = None if handler is None else _loaded(handler)
@@ -69,7 +68,7 @@ def resume(ctx: typer.Context, handler: Named = None, json: Json = False) -> Non
         try:
             finished = store.drops.resume(chosen)
         except SystemExit:
-            tell("a handler ended the program: what it had in hand stays pending; see: metastore drops")
+            tell("a handler ended the program: its drop stays pending; see: metastore drops")
             raise typer.Exit(1) from None
         left = [one for one in store.drops.pending() if chosen is None and drop_handler(one.kind) is None]
     if json:
@@ -84,12 +83,12 @@ def resume(ctx: typer.Context, handler: Named = None, json: Json = False) -> Non
 
 def roll_back(
     ctx: typer.Context,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="What is being dropped, as drops lists it.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The path of the drop, as drops lists it.")],
     json: Json = False,
 ) -> None:
-    """Bring back what is being dropped in steps.
+    """Bring back an entity from a drop in steps.
 
-    That is possible until its destruction begins, and once the process that announced it has let its time pass.
+    That is possible before the destruction begins, once the process that announced the drop no longer holds it.
     """
     settings: Settings = ctx.obj
     wanted = format_path(parse_path(path))

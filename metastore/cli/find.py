@@ -19,18 +19,18 @@ __all__ = ["register"]
 def find(
     ctx: typer.Context,
     under: Annotated[
-        str | None, typer.Argument(metavar="UNDER", help="The container; else everything.", show_default=False)
+        str | None, typer.Argument(metavar="UNDER", help="The container; by default, everything.", show_default=False)
     ] = None,
     kind: Annotated[str | None, typer.Option("--kind", help="Only this kind.", show_default=False)] = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="GLOB", help="Only such names: 'orders*', '*_v?'.", show_default=False),
+        typer.Option("--name", metavar="GLOB", help="Only these names: 'orders*', '*_v?'.", show_default=False),
     ] = None,
     text: Annotated[
         str | None,
         typer.Option(
             "--text",
-            help="Only with this text in what it says, its owner or its tags; without case.",
+            help="Only with this text in its content, owner or tags. Case is ignored.",
             show_default=False,
         ),
     ] = None,
@@ -45,8 +45,8 @@ def find(
 ) -> None:
     """Find entities by name, kind, properties and text.
 
-    In a glob, * is any text and ? is any one character. Quote it, so that the shell does not expand it. An entity is
-    found if it fits all options. With --json, each line is one entity.
+    In a glob, * is any text and ? is any one character. Quote it, so that the shell does not expand it. The
+    command lists the entities that fit all options. With --json, each line is one entity.
     """
     wanted = pairs(properties or (), "--set-property")
     with ctx.obj.open_to_search() as store:

@@ -18,12 +18,10 @@ from metastore.store import Store
 __all__ = ["register"]
 
 PathArgument = Annotated[str, typer.Argument(help="The object, such as lake.catalog.schema.table.")]
-ColumnOption = Annotated[str | None, typer.Option("--column", help="A column of it.", show_default=False)]
-TargetsOption = Annotated[bool, typer.Option("--targets", help="PATH is the tag or policy: list where it stands.")]
-AttachOption = Annotated[
-    list[str] | None, typer.Option("--attach", help="Attach this one; PATH, or PATH=VALUE for a tag.")
-]
-DetachOption = Annotated[list[str] | None, typer.Option("--detach", help="Detach this one, written in the same way.")]
+ColumnOption = Annotated[str | None, typer.Option("--column", help="A column of the object.", show_default=False)]
+TargetsOption = Annotated[bool, typer.Option("--targets", help="PATH is the tag or policy: list its objects.")]
+AttachOption = Annotated[list[str] | None, typer.Option("--attach", help="Attach this: PATH, or PATH=VALUE for a tag.")]
+DetachOption = Annotated[list[str] | None, typer.Option("--detach", help="Detach this: PATH, or PATH=VALUE for a tag.")]
 
 
 def tags(
@@ -38,7 +36,7 @@ def tags(
 ) -> None:
     """Show, attach and detach the tags of an object.
 
-    Shown are its own, and those of what is above it.
+    It shows its own, and those inherited from above.
 
     Example: metastore tags lake.sales.shop.orders --column email --attach lake.pii=email
     """
@@ -58,7 +56,7 @@ def policies(
 ) -> None:
     """Show, attach and detach the policies of an object.
 
-    Shown are its own, and those of what is above it.
+    It shows its own, and those inherited from above.
     """
     with ctx.obj.open() as store:
         _attached(store, store.policies, path, column, attach, detach, targets, kind, json)
@@ -152,9 +150,9 @@ def revoke(
     kind: KindOption = None,
     json: Json = False,
 ) -> None:
-    """Take back what was granted or denied.
+    """Take back a privilege or a role.
 
-    A privilege from a role, or a role from a user or group.
+    A privilege is taken from a role, or a role from a user or group.
 
     The exit code is 1 if there was nothing to take back.
     """

@@ -100,19 +100,19 @@ def changes(
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", help="How many changes at most.", min=0, show_default=False)
+        int | None, typer.Option("--limit", help="The largest number of changes.", min=0, show_default=False)
     ] = None,
     kind: Annotated[
         list[str] | None, typer.Option("--kind", help="Only changes of this kind; can be repeated.", show_default=False)
     ] = None,
     under: Annotated[
-        str | None, typer.Option("--under", help="Only this entity and what is below it.", show_default=False)
+        str | None, typer.Option("--under", help="Only this entity and everything below it.", show_default=False)
     ] = None,
     under_kind: Annotated[
         str | None,
         typer.Option("--under-kind", help="The kind of --under, where several share the name.", show_default=False),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more changes.")] = False,
     timeout: Annotated[
         float | None,
         typer.Option("--timeout", help="End after so many seconds without a change.", show_default=False),

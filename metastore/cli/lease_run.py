@@ -37,11 +37,13 @@ def run(
     timeout: Annotated[float, typer.Option("--timeout", help="How long to wait for the lease (seconds).")] = 0,
     owner: Annotated[
         str | None,
-        typer.Option("--owner", help="The holder's name; else this machine and process.", show_default=False),
+        typer.Option("--owner", help="The holder's name. By default, this machine and process.", show_default=False),
     ] = None,
     renew_every: Annotated[
         float | None,
-        typer.Option("--renew-every", help="The time between renewals (seconds); else ttl / 4.", show_default=False),
+        typer.Option(
+            "--renew-every", help="The time between renewals (seconds). By default, ttl / 4.", show_default=False
+        ),
     ] = None,
     grace: Annotated[float, typer.Option("--grace", help="The time between SIGTERM and SIGKILL (seconds).")] = 10,
     on: On = None,

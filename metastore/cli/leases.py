@@ -40,8 +40,8 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The lease.")]
 def ls(ctx: typer.Context, on: On = None, json: Json = False) -> None:
     """List the leases and their holders, by name.
 
-    An expired lease is listed until another process takes it over. Lock files that are damaged are left out, and named
-    on standard error; the exit code is 1 then.
+    An expired lease is listed until another process takes it over. Damaged lock files are left out, and named on
+    standard error; the exit code is then 1.
     """
     errors: list[MetastoreError] = []
     with open_leases(ctx.obj, on) as leases:

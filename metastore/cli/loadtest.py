@@ -32,14 +32,16 @@ def loadtest(
     scenario: Annotated[str, typer.Option("--scenario", help="Its name, or a TOML file: see docs/loadtest.md.")],
     clients: Annotated[str, typer.Option("--clients", help="How many at once; 1,2,4,8: a ramp.")] = "8",
     seconds: Annotated[
-        float | None, typer.Option("--seconds", help="How long; else what the scenario says.", show_default=False)
+        float | None, typer.Option("--seconds", help="How long; by default, the scenario's time.", show_default=False)
     ] = None,
     master: Annotated[
         str | None, typer.Option("--master", help="The Spark cluster; else local[clients].", show_default=False)
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="A new folder that driver and workers share; else one here.", show_default=False),
+        typer.Option(
+            "--out", help="A new folder that driver and workers share. By default, one here.", show_default=False
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The seed of the clients' random choices.")] = 0,
     skew: Annotated[
@@ -51,7 +53,8 @@ def loadtest(
 ) -> None:
     """Let many clients write at once, on Spark.
 
-    It records, checks and reports what happened. The exit code is 1 if something contradicts.
+    It records and checks all calls, and writes a report. The exit code is 1 if answers contradict each other, or if
+    the records of a client are missing.
     """
     from metastore.loadtest.job import run  # noqa: PLC0415  (only this command needs Spark)
 

@@ -43,8 +43,8 @@ def migrate(
 ) -> None:
     """Create or upgrade the tables of the database.
 
-    Any number of processes may run it at any time, also while others write. Where a migration excludes older programs
-    (docs/operations.md says which do), it refuses while programs are connected, and names them.
+    Any number of processes may run it at any time, even while others write. If a migration excludes older programs
+    (docs/operations.md lists these), it refuses while programs are connected, and names them.
     """
     settings: Settings = ctx.obj
     shown = redacted(parse_url(settings.url))
@@ -79,8 +79,8 @@ def backup(
 ) -> None:
     """Copy a SQLite database, or put a copy back.
 
-    The copy is a new file, and is whole although others write meanwhile. It is put back only while no program has the
-    database open.
+    The copy is a new file, and is complete although others may write meanwhile. It can be put back only while no
+    program has the database open.
     """
     settings: Settings = ctx.obj
     (put_back if put else back_up)(settings.url, file)
@@ -106,13 +106,13 @@ def verify(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Write the result to this file, too.", show_default=False),
+        typer.Option("--report", help="Also write the result to this file.", show_default=False),
     ] = None,
     json: Json = False,
 ) -> None:
     """Check every invariant, or a backup.
 
-    The exit code is 1 if an invariant is violated, or the backup is not whole.
+    The exit code is 1 if an invariant is violated, or the backup is not complete.
     """
     if of_backup is not None:
         if report is not None:
@@ -156,7 +156,7 @@ def gc(
         str, typer.Option("--retention", help="How long a dropped entity can be restored: 7d, 12h, 30m, 0s.")
     ] = "7d",
     keep_versions: Annotated[
-        int, typer.Option("--keep-versions", help="How many versions of each entity are kept at any age.")
+        int, typer.Option("--keep-versions", help="How many versions of each entity gc always keeps.")
     ] = 10,
     keep_unread: Annotated[
         str, typer.Option("--keep-unread", help="How long changes wait for consumers that have not read them.")
@@ -165,7 +165,7 @@ def gc(
 ) -> None:
     """Delete old dropped entities and old history.
 
-    They cannot be restored.
+    These can no longer be restored.
     """
     age, unread = parse_duration(retention), parse_duration(keep_unread)
     with ctx.obj.open() as store, _alarms_told():

@@ -62,11 +62,11 @@ def pin(
     remove: Annotated[bool, typer.Option("--remove", help="Remove the pin.")] = False,
     json: Json = False,
 ) -> None:
-    """Name a position, so that gc keeps what was there.
+    """Name a position, so that gc keeps its state.
 
     Without a name, it lists the pins.
 
-    The position is the newest one, unless --at says otherwise.
+    Without --at, it is the newest position.
     """
     with ctx.obj.open() as store:
         if name is not None and remove:
@@ -95,17 +95,17 @@ def revert(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     json: Json = False,
 ) -> None:
-    """Make an entity, and all below it, what it was.
+    """Give an entity and its content their old state.
 
     --to is a position or a time.
 
-    It keeps its present name and place. Its history goes on.
+    The entity keeps its present name and place. Its history continues.
     """
     with ctx.obj.open() as store:
         reverted = store.revert(path, to=when(to), kind=kind, dry_run=dry_run)
     show_differences(reverted, json)
     if not reverted and not json:
-        write(console(), f"{path} is what it was then")
+        write(console(), f"{path} has its old state already")
 
 
 def register(app: typer.Typer) -> None:

@@ -76,7 +76,7 @@ def restore(
     path: PathArgument,
     entity_id: IdOption = None,
     to: Annotated[
-        str | None, typer.Option("--to", help="Another path, where its own is taken.", show_default=False)
+        str | None, typer.Option("--to", help="Another path, if the old one is taken.", show_default=False)
     ] = None,
     kind: KindOption = None,
     dry_run: DryRun = False,
@@ -84,9 +84,9 @@ def restore(
 ) -> None:
     """Bring back a dropped entity, or a backup.
 
-    Of a path the newest one; everything below it comes back too.
+    Of several entities with the path, it restores the newest, with everything below it.
 
-    If PATH is a file of the command backup, it takes the place of the SQLite database, which no program may have open.
+    If PATH is a file of the command backup, it replaces the SQLite database, which no program may have open.
     With --id, --to or --kind, PATH is not a file.
     """
     if (entity_id, to, kind) == (None, None, None) and is_backup(path):

@@ -31,21 +31,22 @@ def relay_(
         str, typer.Option("--start", help="Where a new consumer begins: now, beginning, or a position.")
     ] = "now",
     source: Annotated[str, typer.Option("--source", help="The events' source.")] = "/metastore",
-    once: Annotated[bool, typer.Option("--once", help="End where there is nothing new.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when there are no new changes.")] = False,
     header: Annotated[
         list[str],
-        typer.Option("--header", help="NAME=env:VARIABLE: a header for a webhook; a variable has its value."),
+        typer.Option("--header", help="A header for a webhook: NAME=env:VARIABLE."),
     ] = [],  # noqa: B006  (typer copies it)
     environment_proxies: Annotated[
-        bool, typer.Option("--environment-proxies", help="Post through the proxies that the environment names.")
+        bool, typer.Option("--environment-proxies", help="Use the environment's proxies for a webhook.")
     ] = False,
     skip_unreadable: SkipUnreadable = False,
 ) -> None:
-    """Hand the change feed over as CloudEvents.
+    """Send the change feed as CloudEvents.
 
-    In order, each event at least once, as CloudEvents 1.0.
+    It sends each event at least once, in order, as CloudEvents 1.0.
 
-    It goes on where it was. A webhook that does not take an event gets it again, after longer and longer pauses.
+    It continues at its last position. A webhook that does not accept an event gets it again, after longer and longer
+    pauses.
     """
     receiver = _receiver(to, _headers(header), environment_proxies)  # checked before the consumer is created
     with ctx.obj.open() as store, receiver as deliver:
@@ -57,7 +58,7 @@ def relay_(
             step = (
                 f"the relay has lost changes: read the tables again, then: metastore consumers {name} --reset beginning"
             )
-            raise HistoryGone(error.since, f"gc has removed what was before {error.since}; {step}") from None
+            raise HistoryGone(error.since, f"gc has removed the history before {error.since}; {step}") from None
 
 
 def _headers(given: list[str]) -> dict[str, str]:

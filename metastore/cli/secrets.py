@@ -35,9 +35,7 @@ def new_key(json: Json = False) -> None:
 @secrets.command("rotate")
 def rotate(
     ctx: typer.Context,
-    reencrypt: Annotated[
-        bool, typer.Option("--reencrypt", help="New data keys too; destroy those that nothing needs.")
-    ] = False,
+    reencrypt: Annotated[bool, typer.Option("--reencrypt", help="Make new data keys; destroy unused ones.")] = False,
     json: Json = False,
 ) -> None:
     """Wrap all data keys with the first key.
@@ -61,9 +59,9 @@ def rotate(
 
 @secrets.command("scrub")
 def scrub(ctx: typer.Context, json: Json = False) -> None:
-    """Take declared secrets out of history.
+    """Remove declared secrets from history.
 
-    Plain values are encrypted first. Backups keep what they have, and PostgreSQL's free pages.
+    It encrypts plain values first. Backups, and PostgreSQL's free pages, still contain the old values.
     """
     with ctx.obj.open() as store:
         done = store.secrets.scrub()

@@ -28,9 +28,7 @@ _WORKERS = 2
 
 def serve(
     ctx: typer.Context,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on: of the loopback interface.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[str, typer.Option("--host", help="The address to listen on. Loopback by default.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on.")] = 8181,
     warehouse: Annotated[
         list[str] | None,
@@ -70,7 +68,7 @@ def serve(
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", help="Who may ask: a user and a bearer token on each line.", show_default=False),
+        typer.Option("--token-file", help="A file: a user and a bearer token on each line.", show_default=False),
     ] = None,
     proxy_header: Annotated[
         str | None,
@@ -81,13 +79,13 @@ def serve(
         typer.Option(
             "--oidc-issuer",
             metavar="URL",
-            help="An issuer of OpenID Connect, whose access tokens say who asks. Needs --oidc-audience.",
+            help="An OpenID Connect issuer that identifies clients. Needs --oidc-audience.",
             show_default=False,
         ),
     ] = None,
     oidc_audience: Annotated[
         str | None,
-        typer.Option("--oidc-audience", help="Whom the issuer's tokens are for: this service.", show_default=False),
+        typer.Option("--oidc-audience", help="The audience of the issuer's tokens: this service.", show_default=False),
     ] = None,
     oidc_user_claim: Annotated[
         str, typer.Option("--oidc-user-claim", metavar="CLAIM", help="The claim with the user's name.")
@@ -120,7 +118,7 @@ def serve(
         ),
     ] = None,
     oidc_scope: Annotated[
-        str, typer.Option("--oidc-scope", metavar="SCOPES", help="What the client asks for besides openid.")
+        str, typer.Option("--oidc-scope", metavar="SCOPES", help="Scopes that the client requests besides openid.")
     ] = "",
     public_url: Annotated[
         str | None,
@@ -154,13 +152,14 @@ def serve(
     ] = _WORKERS,
     take_over_jobs: Annotated[
         bool,
-        typer.Option("--take-over-jobs", help="With --jobs: run the jobs too that this database has as a copy."),
+        typer.Option("--take-over-jobs", help="With --jobs: also run jobs that came with a copy."),
     ] = False,
     gc: Annotated[
         bool, typer.Option("--gc/--no-gc", help="Delete old dropped entities and old history, on one server at a time.")
     ] = True,
     gc_retention: Annotated[
-        str, typer.Option("--gc-retention", help="How long gc leaves what was dropped or replaced: 7d, 12h, 30m.")
+        str,
+        typer.Option("--gc-retention", help="How long gc keeps dropped and replaced rows. For example 7d, 12h, 30m."),
     ] = "7d",
     reveal: Annotated[
         list[str] | None,
@@ -179,7 +178,7 @@ def serve(
         Path | None, typer.Option("--tls-key", help="The key of the certificate, in PEM.", show_default=False)
     ] = None,
     max_connections: Annotated[
-        int, typer.Option("--max-connections", min=1, help="How many connections it has at once.")
+        int, typer.Option("--max-connections", min=1, help="The largest number of connections at once.")
     ] = 512,
     header_timeout: Annotated[
         float, typer.Option("--header-timeout", min=0.1, help="How long a request's header may take (seconds).")
@@ -188,10 +187,11 @@ def serve(
         float, typer.Option("--body-timeout", min=0.1, help="How long a request's body may take (seconds).")
     ] = 60.0,
     idle_timeout: Annotated[
-        float, typer.Option("--idle-timeout", min=0.1, help="How long a connection stays without requests (seconds).")
+        float, typer.Option("--idle-timeout", min=0.1, help="How long a connection may be idle (seconds).")
     ] = 60.0,
     check: Annotated[
-        bool, typer.Option("--check", help="Serve nothing: say what is unsafe; the exit code is 1 if anything is.")
+        bool,
+        typer.Option("--check", help="Serve nothing: report unsafe settings. The exit code is 1 if there are any."),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -199,8 +199,8 @@ def serve(
 
     Needs the extra [serve], and [oidc] for an issuer. Without --token-file, --oidc-issuer and --proxy-header nothing
     checks who a client is, and it listens on loopback only. With --authorization a client may do what its user may do
-    (docs/governance.md); else each client may do everything. With --jobs it runs jobs of Gravitino's API: commands, as
-    the user of this server.
+    (docs/governance.md); without it, each client may do everything. With --jobs it runs jobs of Gravitino's API:
+    commands, as the user of this server.
     """
     try:
         from metastore import serve as serving  # noqa: PLC0415  (an extra of its own)

@@ -29,7 +29,7 @@ def ls(
     at: AtOption = None,
     json: Json = False,
 ) -> None:
-    """List what is below a metalake, catalog or schema."""
+    """List the content of a metalake, catalog or schema."""
     with ctx.obj.open() as opened:
         store = looked_at(opened, at)
         parent = None if path is None else _container(store, path)
@@ -115,9 +115,7 @@ def _json(store: Managers, parent: Entity | None, recursive: bool) -> list[dict[
 def show(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(help="Such as lake.catalog.schema.table.")],
-    version: Annotated[
-        int | None, typer.Option("--version", help="Show it as it was at this version.", show_default=False)
-    ] = None,
+    version: Annotated[int | None, typer.Option("--version", help="Show this version.", show_default=False)] = None,
     at: AtOption = None,
     kind: KindOption = None,
     json: Json = False,

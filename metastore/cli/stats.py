@@ -14,7 +14,7 @@ __all__ = ["register"]
 
 
 def stats(ctx: typer.Context, json: Json = False) -> None:
-    """Show what the database knows of all processes.
+    """Show the work of all processes.
 
     These are pending intents, marks of exclusive operations, the entities written most, and the lag of the feed.
     """

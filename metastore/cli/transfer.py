@@ -37,7 +37,7 @@ class _IfExists(StrEnum):
 def export(
     ctx: typer.Context,
     path: Annotated[
-        str | None, typer.Argument(help="The entity to export, with all below it; else everything; or gravitino.")
+        str | None, typer.Argument(help="The entity, with everything below it; or gravitino. By default, everything.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -55,7 +55,7 @@ def export(
 ) -> None:
     """Write the catalog as JSON lines.
 
-    The lines show the catalog at one instant. An export that was stopped goes on in FILE.partial. With --to it fills
+    The lines show the catalog at one instant. An export that was stopped continues in FILE.partial. With --to it fills
     the tables of another system: export gravitino --to URL.
     """
     if to is not None:
@@ -99,7 +99,7 @@ def import_(
     ] = None,
     into: Annotated[
         str | None,
-        typer.Option("--into", help="The parent to import below; else where it was.", show_default=False),
+        typer.Option("--into", help="The parent to import below. By default, the old one.", show_default=False),
     ] = None,
     if_exists: Annotated[
         _IfExists, typer.Option("--if-exists", help="What to do if an entity exists and differs.")
@@ -110,9 +110,9 @@ def import_(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Read what export wrote into the database.
+    """Import a file that export wrote.
 
-    An import that was stopped goes on when it is run again. With --from it reads another system: gravitino, iceberg or
+    To continue an import that was stopped, run it again. With --from it reads another system: gravitino, iceberg or
     spark.
     """
     settings: Settings = ctx.obj

@@ -39,7 +39,7 @@ def as_known(
         if known is not None:
             # the options of a URI stay with it
             named[at] = f"{known.partition(':')[0]}:{str(path).partition(':')[2]}" if is_uri(root) else known
-            notes.append(Note(known, f"is what {root} leads to; the catalog knows it by this name, and keeps it"))
+            notes.append(Note(known, f"is the same place as {root}; the catalog knows it by this name, and keeps it"))
     return named, notes
 
 

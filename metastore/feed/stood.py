@@ -70,7 +70,7 @@ def _undone(backend: Backend, standing: Standing, steps: Sequence[Step], since: 
     if standing.guessed:
         raise HistoryGone(
             position_of(backend.feed_start()[0], since),
-            f"entity {standing.id} was purged, and gc has removed where it stood; follow what is above it",
+            f"entity {standing.id} was purged, and gc has removed its last path; follow an ancestor",
         )
     return standing
 

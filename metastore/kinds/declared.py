@@ -238,7 +238,7 @@ def _check_doc(name: str, fields: Mapping[str, Field], doc: Doc, before: Doc) ->
     needed = {"comment", "properties", *(key for key, field in fields.items() if field.default is REQUIRED)}
     if not needed <= doc.keys():
         lost = ", ".join(sorted(needed - doc.keys()))
-        raise InvalidArgument(f"a change of a {name} must leave its fields, and there is no {lost} any more")
+        raise InvalidArgument(f"a change of a {name} must keep its fields, but it removed {lost}")
     base_doc(doc["comment"], doc["properties"])
     left = _json({key: value for key, value in doc.items() if key not in ("comment", "properties")}, f"a {name}")
     for key in fields.keys() & left.keys():
@@ -277,7 +277,7 @@ def _parents(name: str, parent: object) -> tuple[str, ...]:
         return "catalog", "schema"
     if len(parents) != 1 or not isinstance(parents[0], str) or parents[0] not in KINDS or parents[0] == name:
         raise InvalidArgument(
-            f"a kind stands below a metalake, a catalog, a schema, or a kind declared before; not {shown(parent)}"
+            f"a kind must be below a metalake, a catalog, a schema, or a kind declared before; not {shown(parent)}"
         )
     if not KINDS[parents[0]].container:
         raise InvalidArgument(

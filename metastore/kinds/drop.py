@@ -46,7 +46,7 @@ def _clean_phase(phase: object) -> str:
 
 def _clean_part(part: object) -> str | None:
     if part is not None and part not in PARTS:
-        raise InvalidArgument(f"what is dropped of an entity is a {' or a '.join(PARTS)}, not {part!r}")
+        raise InvalidArgument(f"the dropped part of an entity is a {' or a '.join(PARTS)}, not {part!r}")
     return None if part is None else str(part)
 
 

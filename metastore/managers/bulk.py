@@ -101,7 +101,7 @@ class _Writer:
         try:
             return perform(self.session, request, self.call)
         except Stale:
-            message = "what the catalog declares secret has changed meanwhile; run it again with if_exists='return'"
+            message = "the catalog's declaration of secrets has changed meanwhile; run it again with if_exists='return'"
             raise VersionConflict(self.kind.name, None, None, message) from None
 
     def write_nothing(self) -> None:

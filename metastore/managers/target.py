@@ -180,7 +180,7 @@ def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
     """Return the nodes of ``parent``, which must be able to hold a ``kind``."""
     if not isinstance(parent, Entity) or parent.kind not in kind.parents:
         what = getattr(parent, "kind", type(parent).__name__)
-        raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents) or 'root'}, not a {what}")
+        raise InvalidArgument(f"a {kind.name} is below a {' or a '.join(kind.parents) or 'root'}, not a {what}")
     if view.trusts(parent):
         return view.newest(parent.record.chain)
     known = by_id(view.backend, parent)

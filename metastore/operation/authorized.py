@@ -120,7 +120,7 @@ def _check_seen(access: Access, request: Request[T], ids: Sequence[int]) -> None
     nodes = access.nodes_of(list(dict.fromkeys(ids)))
     if len(nodes) < len(set(ids)) or None in access.visible(list(nodes.values())):
         what = request.what()
-        raise EntityNotFound(what, f"{what} was done before, and its result is not to be seen any more")
+        raise EntityNotFound(what, f"{what} was done before, and its result is no longer visible")
 
 
 def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T] | T:
@@ -281,8 +281,8 @@ def _template(access: Access, view: View, write: Write) -> Iterator[JobTemplate]
     assert isinstance(template, JobTemplate)
     if not is_filled(job, template):
         message = (
-            f"{access.who.name} makes jobs only of what a template says, and they wait to be run: the job "
-            f"{format_path(path)} is not {template.path} filled in; call metastore.jobs.submit"
+            f"{access.who.name} may make only queued jobs with a template's own command: the job {format_path(path)} "
+            f"does not match {template.path}; call metastore.jobs.submit"
         )
         raise PermissionDenied(access.who.name, "admin", format_path(path), message)
     yield template

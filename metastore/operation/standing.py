@@ -83,8 +83,8 @@ def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
     if new != old and not new[0] is old[0] is None:
         path = event.path_after or ""
         message = (
-            f"{access.who.name} may set neither {_POINTER} of {path} nor the location of what has it, nor remove them: "
-            "only a commit of the Iceberg server does"
+            f"{access.who.name} may not set or remove {_POINTER} of {path}, nor the location beside it: only a commit "
+            "of the Iceberg server may"
         )
         raise PermissionDenied(access.who.name, "admin", path, message)
 

@@ -260,7 +260,7 @@ def _check_purged(session: Session, plan: Plan, present: dict[int, Known | None]
         if any(isinstance(change, _DESTROYED) for change in difference.changes):
             lost.append(str(difference.path_after))
     if lost:
-        raise InvalidArgument(f"what was purged cannot come back: {_listed(lost)}; revert what is beside it")
+        raise InvalidArgument(f"purged entities cannot come back: {_listed(lost)}; revert the others")
 
 
 def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], moving: Sequence[Goal]) -> None:
@@ -277,8 +277,8 @@ def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], 
             lost.append(str(one.difference.path_after))
     if lost:
         raise InvalidArgument(
-            f"what these stood below, or were related to, is gone: {_listed(lost)}; restore that first, "
-            "or revert what is beside it"
+            f"the old parents of these, or the other ends of their relations, are gone: {_listed(lost)}; restore those "
+            "first, or revert the others"
         )
 
 

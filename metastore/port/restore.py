@@ -119,7 +119,7 @@ def under_way(epoch: str, compatible_from: int) -> Under | None:
         return Under(rest[0], int(rest[1]), int(rest[2]))
     if compatible_from == RESTORING:
         raise BackendUnavailable(
-            "this database is a copy of one into which an import was not finished; it cannot go on here: "
+            "this database is a copy of one into which an import was not finished; it cannot continue here: "
             "drop the database, make and migrate another, and import again"
         )
     return None

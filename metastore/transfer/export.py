@@ -91,7 +91,7 @@ def export(
         try:
             return replace(_write(snapshot, stream, root, header, kept, progress, unreadable), restarted=restarted)
         except _Differs:
-            restarted = "what is in it is not what would be written now"
+            restarted = "its content is not what would be written now"
         _cut(stream, 0)
         return replace(_write(snapshot, stream, root, header, None, progress, unreadable), restarted=restarted)
 

@@ -296,7 +296,7 @@ class Structure:
             if root is not None and line.names[0] != root[-1]:
                 raise InvalidArgument(f"{path} is not below {format_path(root)}, which the header names")
             if root is None and KINDS.get(line.kind, kind_named(line.kind)).parents:
-                raise InvalidArgument(f"{path}: a {line.kind} cannot stand below the root")
+                raise InvalidArgument(f"{path}: a {line.kind} cannot be below the root")
             if not line.row or line.row["parent_id"] == ROOT_ID:
                 return None
         key = line.row["parent_id"] if line.row else (line.names[:-1], line.under)
@@ -321,7 +321,7 @@ def check_below(kind: str, parent: str, path: str) -> None:
     """Raise InvalidArgument if both kinds are known, and an entity of ``kind`` cannot be below one of ``parent``."""
     if kind in KINDS and parent in KINDS and parent not in KINDS[kind].parents:
         wanted = " or a ".join(KINDS[kind].parents) or "root"
-        raise InvalidArgument(f"{path}: a {kind} stands below a {wanted}, not below a {parent}")
+        raise InvalidArgument(f"{path}: a {kind} must be below a {wanted}, not below a {parent}")
 
 
 def step_problem(line: OperationLine) -> str | None:
@@ -365,7 +365,7 @@ def _check_row(line: EntityLine, path: str) -> None:
     if row["state"] not in (LIVE, DROPPED, PURGING, DROPPING):
         raise InvalidArgument(f"{path}: it has the state {row['state']}, which is not a state")
     if row["state"] != PURGING and (row.get("dropped_at") is None) != (row["state"] in (LIVE, DROPPING)):
-        raise InvalidArgument(f"{path}: what is dropped, and nothing else, has a time of its drop")
+        raise InvalidArgument(f"{path}: a dropped entity, and no other, has a time of its drop")
 
 
 def _check_name(name: str) -> None:

@@ -421,7 +421,7 @@ class TestTakeOver:
         assert row is not None
         view: Any = SimpleNamespace(backend=behind(store))
         now = row.record.modified_at - MOST_AHEAD
-        with pytest.raises(ms.DropPending, match="in hand for another"):
+        with pytest.raises(ms.DropPending, match="holds the drop of"):
             take_over(view, row, now)
         assert take_over(view, row, now - 1).writes
 

@@ -99,8 +99,8 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a container twice": (lambda lines: lines.insert(4, lines[3]), "line 5: lake.c.s comes twice"),
     "two names that are one": (folding, "line 7: lake.c.s.T comes twice, as names are compared there"),
     "a row that belongs to nothing": (moved(6, 2), "line 2: the partition 'p' belongs to no entity"),
-    "a kind where it cannot stand": (changed(5, path=["lake", "c", "t"]), "line 5: .*stands below a schema, not"),
-    "a table at the top": (changed(2, kind="table", family="table"), "line 2: .*cannot stand below the root"),
+    "a kind where it cannot stand": (changed(5, path=["lake", "c", "t"]), "line 5: .*must be below a schema, not"),
+    "a table at the top": (changed(2, kind="table", family="table"), "line 2: .*cannot be below the root"),
     "a family of another kind": (changed(5, family="fileset"), "line 5: .*of the family table, not 'fileset'"),
     "families that do not fit": (changed(5, under=["metalake"]), "line 5: .*under 3 families"),
     "a type that is none": (doc(5, columns=[{"id": 1, "name": "a", "type": "in"}]), "line 5: lake.c.s.t: its document"),
@@ -286,7 +286,7 @@ def test_wrong_calls(tmp_path: Path) -> None:
             empty.import_from(whole, into="lake")
         with pytest.raises(ms.EntityNotFound):
             empty.import_from(part)
-        with pytest.raises(ms.InvalidArgument, match="stands below a metalake"):
+        with pytest.raises(ms.InvalidArgument, match="must be below a metalake"):
             store.import_from(part, into="lake.c")
         with pytest.raises(ms.InvalidArgument, match="leave out into"):
             empty.import_from(with_ids, into="lake")

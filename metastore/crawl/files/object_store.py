@@ -42,7 +42,7 @@ def walk_store(root: str, listing: Listing, patterns: Patterns, listed: set[str]
     folders.add(objects, inside)
     fresh = [folder for folder in folders.sorted() if folder.path not in listed]
     if len(fresh) < len(folders.files):
-        listing.note(root, "is, or holds, what is crawled already below another path")
+        listing.note(root, "is, or contains, a folder that is crawled already below another path")
     listing.folders += fresh
     listed.update(folder.path for folder in fresh)
     return True

@@ -64,7 +64,7 @@ def take_over(view: View, known: Drop, now: int, *, to_roll_back: bool = False) 
         who = drop.modified_by or "another process"
         raise DropPending(
             UUID(drop.operation),
-            f"{who} has the drop of {drop.target_path} in hand for another {left:.1f} s; take it over after that",
+            f"{who} holds the drop of {drop.target_path} for {left:.1f} more seconds; take it over after that",
             path=drop.target_path,
         )
     return swapped(drop, token=drop.token + 1)
@@ -127,9 +127,9 @@ def _check_above(backend: Reads, drop: Drop, known: Known | None) -> None:
         if not above:
             return
     if known is None or known.doomed:
-        raise EntityNotFound(path, f"{path} cannot come back: what it was in was purged; finish its drop")
+        raise EntityNotFound(path, f"{path} cannot come back: an ancestor was purged; finish its drop")
     if not known.live:
-        message = f"{path} cannot come back: what it was in was dropped; restore that first, or finish its drop"
+        message = f"{path} cannot come back: an ancestor was dropped; restore that first, or finish its drop"
         raise pending_above(backend, known.record.chain) or EntityNotFound(path, message)
 
 

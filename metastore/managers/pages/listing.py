@@ -34,7 +34,7 @@ def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, .
     """Return the nodes of ``parent``, below which ``kind`` is listed; None is the root."""
     if parent is None:
         if kind.parents:
-            raise InvalidArgument(f"a {kind.name} stands below a {' or a '.join(kind.parents)}; name it")
+            raise InvalidArgument(f"a {kind.name} is below a {' or a '.join(kind.parents)}; name it")
         return ()
     if isinstance(parent, Entity):
         above = kind_named(parent.kind) if parent.kind in kind.parents else None
@@ -42,7 +42,7 @@ def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, .
         above = parent_kind(kind, len(parse_path(parent)))
     if above is None:
         allowed = " or a ".join(kind.parents) or "root"
-        raise InvalidArgument(f"a {kind.name} stands below a {allowed}; {shown(parent)} is none")
+        raise InvalidArgument(f"a {kind.name} is below a {allowed}; {shown(parent)} is not one")
     return find(view, above, parent).chain
 
 

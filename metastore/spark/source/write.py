@@ -50,7 +50,7 @@ class Upsert(DataSourceWriter):
         if table not in _WRITES:
             raise InvalidArgument(f"{table!r} cannot be written; {', '.join(_WRITES)} can")
         if overwrite:
-            raise InvalidArgument('nothing is removed by a write: use mode("append"), which sets what the rows say')
+            raise InvalidArgument('a write removes nothing: use mode("append"), which sets the values in the rows')
         self._table, self._open, self._write = table, open_, new_write()
 
     def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
