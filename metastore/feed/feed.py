@@ -39,6 +39,7 @@ __all__ = [
     "has_change",
     "newest_up_to",
     "number_in",
+    "order_of",
     "position_at",
     "position_of",
     "read",
@@ -106,20 +107,34 @@ def _mark(operation_id: UUID | None) -> str:
     return "" if operation_id is None else f"{operation_id.int & _MARKED:0{_MARK}x}"
 
 
-def _parse(position: object, epoch: str) -> tuple[int, str]:
-    """Return the number in a position, and its part of the operation's id; "" if it has none."""
+def order_of(position: object) -> int:
+    """Return the number in a position: it orders positions across fail-overs too. Raises InvalidArgument.
+
+    The texts of positions are ordered by their timelines first.
+    """
+    return _parts(position)[1]
+
+
+def _parts(position: object) -> tuple[str, int, str]:
+    """Return the epoch and the number of a position, and its part of the operation's id; "" if it has none."""
     if not isinstance(position, str):
         raise InvalidArgument(f"a position is a string that the feed gave, not {shown(position)}")
     position = exact_text(position, "a position")
-    of_epoch, dash, digits = position.rpartition("-")
+    of_epoch, _, digits = position.rpartition("-")
     if not _DIGITS.fullmatch(digits) or (number := int(digits[:_NUMBER], 16)) >= 1 << 63:
         raise InvalidArgument(f"{shown(position)} is not a position of a change feed")
-    if not dash or database_of(of_epoch) != database_of(epoch):
+    return of_epoch, number, digits[_NUMBER:]
+
+
+def _parse(position: object, epoch: str) -> tuple[int, str]:
+    """Return the number and the mark of a position of this database."""
+    of_epoch, number, mark = _parts(position)
+    if database_of(of_epoch) != database_of(epoch):
         raise InvalidArgument(
             f"the position {shown(position)} is of another database, or of this one before it was restored; "
             "read the tables again, then follow the feed from its start"
         )
-    return number, digits[_NUMBER:]
+    return number, mark
 
 
 def changes(

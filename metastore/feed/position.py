@@ -62,7 +62,8 @@ def newest(session: Session) -> str:
 def earlier(session: Session, back: int, before: str | None) -> str:
     """Return the newest change ``back`` numbers before another position, or where all changes after it are kept.
 
-    It waits for nothing: changes at numbers that are drawn and not decided yet come after it. Raises InvalidArgument.
+    It waits for nothing: changes at numbers that are drawn and not decided yet come after it. Raises InvalidArgument,
+    HistoryGone.
     """
     check_whole(session)
     back, backend = positive_integer(back, "back", least=0), session.backend

@@ -1,8 +1,9 @@
 """Relay the feed to other systems as CloudEvents 1.0, at least once and in order: to a stream, a file, or a webhook.
 
 A consumer keeps the position, which moves after the events were delivered. If the process dies between the two, the
-events are delivered again: a receiver recognizes a repeat by the event's id, which is the position. A webhook that does
-not answer with 2xx gets the same event again, after longer and longer pauses; no event is skipped (``webhook.py``).
+events are delivered again: a receiver recognizes a repeat by the event's id. That is the position without the server's
+timeline, because another server may have taken over before the repeat. A webhook that does not answer with 2xx gets
+the same event again, after longer and longer pauses; no event is skipped (``webhook.py``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from metastore.kinds.entity import Change
 from metastore.past.consumers import Consumer
 from metastore.past.lineage import dataset
 from metastore.past.webhook import Webhook
+from metastore.port.feed import database_of
 from metastore.port.unreadable import Unreadable
 
 if TYPE_CHECKING:
@@ -48,8 +50,9 @@ def cloud_event(change: Change, source: str) -> CloudEvent:
         from cloudevents.core.v1.event import CloudEvent  # noqa: PLC0415  (an extra)
     except ImportError:
         raise InvalidArgument("a relay needs cloudevents: pip install 'versioned-metastore[relay]'") from None
+    epoch, _, number = change.position.rpartition("-")
     attributes = {
-        "id": change.position,
+        "id": f"{database_of(epoch)}-{number}",
         "source": source,
         "type": f"metastore.{change.kind}.{change.action}",
         "subject": change.path_after or change.path_before or str(change.entity_id),

@@ -102,7 +102,7 @@ class Timeline(Managers):
 
         ``back``: return an earlier position instead, at once: at most ``back`` changes lie between it and ``before``
         (None: the newest one), and gc has removed none of them. So a reader shows the newest changes first. Raises
-        InvalidArgument.
+        InvalidArgument; HistoryGone if another server has taken over that may lack ``before``.
         """
         if back or before is not None:
             return position.earlier(self._session, back, before)

@@ -20,7 +20,7 @@ from starlette.requests import Request
 import metastore as ms
 from metastore.serve import Principal, Principals, TokenFile
 from metastore.serve.console import hub
-from metastore.serve.console.hub import Hub, Item, Listener, Wanted
+from metastore.serve.console.hub import Hub, Item, Listener, Wanted, _items_between
 from metastore.serve.console.live import _waiting, stream
 from metastore.serve.console.workers import Workers
 from tests.console.server import Console, served
@@ -327,6 +327,15 @@ def test_a_token_with_another_owner_ends_the_stream(lake_url: str, tmp_path: Pat
         assert wait_until(lambda: stream.said("hello"), 10.0)
         file.write_text("stranger a-token\n")
         assert wait_until(lambda: stream.said("over"), 10.0)
+
+
+def test_a_page_that_comes_back_after_a_fail_over_gets_what_it_missed() -> None:
+    with ms.open("memory://") as store:
+        for name in "abc":
+            store.metalakes.create(name)
+        first, second, _ = [one.position for one in store.changes()]
+        until = second.replace("-", "t00000002-")  # the hub's, of another timeline
+        assert [one.position for one in _items_between(lambda _: store, Principal("ada"), first, until)[0]] == [second]
 
 
 def test_a_page_that_was_away_for_long_is_told_so(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:

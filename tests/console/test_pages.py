@@ -203,7 +203,8 @@ def test_the_feed_goes_back_to_the_beginning(console: Console) -> None:
         older = [link for link in page.links if "before=" in link]
         if not older:
             break
-        page = Page(older[0], console.client.get(older[0]).text)
+        link = re.sub(r"before=([^-&]+)-", r"before=\1t00000002-", older[0])  # another server gave the page before
+        page = Page(link, console.client.get(link).text)
     assert seen == [one.position for one in console.store.changes()][::-1]
     assert "search-index" in console.get("feed").text
     assert set(re.findall(r'class="change a-(\w+)"', console.get("feed", under="lake.sales.shop.invoices").html)) == {

@@ -324,6 +324,11 @@ class TestOwners:
             ("alter", 2, TABLE, "lake.analysts"),
         ]
         assert len({c.entity_id for c in events}) == 1
+        with store.transaction() as tx:
+            tx.tables.alter(TABLE, ms.SetComment("theirs"))
+            tx.owners.set(TABLE, ANN)
+        now = store.tables.load(TABLE)
+        assert store.tables.load(now, version=now.version).scope_version == now.scope_version == table.scope_version + 3
 
     def test_a_dropped_owner_is_none_and_its_restore_does_not_displace_a_new_one(self, store: Store) -> None:
         store.owners.set(TABLE, ANN)

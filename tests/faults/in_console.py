@@ -14,6 +14,13 @@ _LIVE = "tests/console/test_live.py"
 
 IN_CONSOLE: tuple[Fault, ...] = (
     Fault(
+        "Console: older changes are sought by the text of a position, which has the timeline first",
+        f"{_CONSOLE}/feed.py",
+        "if until is not None and order_of(one.position) >= until:",
+        "if before is not None and one.position >= before:",
+        _PAGES,
+    ),
+    Fault(
         "Console: a session never ends",
         f"{_CONSOLE}/session.py",
         " or int(end) <= _now()",

@@ -193,6 +193,13 @@ IN_EDGES: tuple[Fault, ...] = (
         f"{_RELAY} -k never_ends --timeout 20",
     ),
     Fault(
+        "Relay: a change that comes again after a fail-over has another id",
+        "metastore/past/relay.py",
+        '"id": f"{database_of(epoch)}-{number}",',
+        '"id": change.position,',
+        _RELAY,
+    ),
+    Fault(
         "Webhook: Retry-After is ignored",
         "metastore/past/relay.py",
         "wait = max(pause, failure.retry_after)",

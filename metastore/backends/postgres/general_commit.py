@@ -168,7 +168,8 @@ def _statement(commit: Commit, stage: _Stage) -> Statement:
         values |= {"principal": commit.principal, "digest": commit.caller and commit.caller.digest}
         values |= _events(writes)
     if updates:
-        values |= {**_updates(updates), "ticket": commit.ticket}
+        raised = plain([guard.id for guard in commit.guards if guard.bump])
+        values |= {**_updates(updates), "u_raised": raised, "ticket": commit.ticket}
     values |= _inserts(inserts) if inserts else {}
     values |= _owned(owned) if owned else {}
     values |= {**relation_parts.parameters(related), **_others(writes)} if related else {}

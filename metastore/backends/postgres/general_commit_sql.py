@@ -232,10 +232,11 @@ owned_deleted AS (
 # --- history, change events, and the statement's rows
 
 # The guard is read by the statement's snapshot. That is the current row: ``locked`` holds the entity's version, which
-# every exclusive operation raises as well.
+# every exclusive operation raises as well. BUMP raises scope versions after this statement.
 _DONE_UPDATES = """SELECT a.ordinal, a.id, a.version, NULL::bigint AS owner_id,
-    coalesce(s.scope_version, g.scope_version) AS scope_version, coalesce(s.in_use, g.in_use) AS in_use, a.doc,
-    a.modified_at AS time, coalesce(s.parent_id, g.parent_id) AS parent_id, coalesce(s.name, g.name) AS name,
+    coalesce(s.scope_version, g.scope_version + (a.id = ANY(%(u_raised)s::bigint[]))::int) AS scope_version,
+    coalesce(s.in_use, g.in_use) AS in_use, a.doc, a.modified_at AS time,
+    coalesce(s.parent_id, g.parent_id) AS parent_id, coalesce(s.name, g.name) AS name,
     coalesce(s.fold, g.fold) AS fold, coalesce(s.state, g.state) AS state,
     CASE WHEN s.state = 0 THEN s.family END AS family, CASE WHEN s.state = 0 THEN s.key END AS key
   FROM altered a JOIN guard g ON g.id = a.id AND g.id = ANY(%(u_ids)s::bigint[]) LEFT JOIN stands s ON s.id = a.id"""

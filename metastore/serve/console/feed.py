@@ -10,6 +10,7 @@ from typing import Final
 
 from metastore.clock import SYSTEM
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError, UnreadableRow
+from metastore.feed.feed import order_of
 from metastore.kinds.entity import Change, Entity
 from metastore.kinds.registry import KINDS, OWNED_KINDS
 from metastore.past.consumers import Lag
@@ -112,12 +113,13 @@ def _newest(
     ends = SYSTEM.monotonic() + _SECONDS
     beginning = asked.whole.position(back=1 << 62)
     found, start = deque[Change](maxlen=_SIZE), beginning
+    until = None if before is None else order_of(before)
     for back in _STEPS:
         start = asked.whole.position(back=back, before=before)
         found.clear()
         try:
             for one in _after(asked, start, kinds, under, ends + _SECONDS):
-                if before is not None and one.position >= before:
+                if until is not None and order_of(one.position) >= until:
                     break
                 if by in (None, one.principal) and did in (None, one.action):
                     found.append(one)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from metastore import errors
 from metastore.clock import SYSTEM
 from metastore.errors import HistoryGone, InvalidArgument, MetastoreError, UnreadableRow
+from metastore.feed.feed import order_of
 from metastore.kinds.entity import Change
 from metastore.serve.console.gauges import Gauges
 from metastore.serve.console.render import rendered
@@ -223,7 +224,7 @@ class Hub:
     async def _since(self, principal: Principal, after: str, position: str) -> tuple[list[Item], bool] | None:
         """Return the changes that a stream missed since ``after``, and whether there are more; None: they are gone."""
         try:
-            if after and after < position:
+            if after and order_of(after) < order_of(position):
                 return await self._workers.run(partial(_items_between, self._view, principal, after, position))
             if after:
                 await self._workers.run(partial(_check, self._view, principal, after))
@@ -333,7 +334,7 @@ def _seen(view: Store, after: str, until: str, known: dict[str, Item]) -> list[I
 
 def _between(store: Store, after: str, until: str) -> Iterator[Change]:
     """Yield the changes between two positions that a user sees, from a bounded number of pages."""
-    position, ends = after, SYSTEM.monotonic() + _LONGEST
+    position, last, ends = after, order_of(until), SYSTEM.monotonic() + _LONGEST
     for _ in range(_PAGES):
         if SYSTEM.monotonic() > ends:
             break
@@ -341,10 +342,10 @@ def _between(store: Store, after: str, until: str) -> Iterator[Change]:
             page = store.changes_page(after=position, size=_PAGE)
         except UnreadableRow:
             changes = store.changes(after=position, unreadable=_left_out)
-            yield from takewhile(lambda one: one.position <= until, changes)
+            yield from takewhile(lambda one: order_of(one.position) <= last, changes)
             return
-        yield from takewhile(lambda one: one.position <= until, page.items)
-        if page.next_token is None or page.next_token >= until:
+        yield from takewhile(lambda one: order_of(one.position) <= last, page.items)
+        if page.next_token is None or order_of(page.next_token) >= last:
             return
         position = page.next_token
     raise _TooMuch
