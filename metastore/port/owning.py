@@ -1,4 +1,4 @@
-"""An entity and rows that it owns, in several reads: for what lies over a database and answers from it."""
+"""An entity and rows that it owns, in several reads: for layers over a database, such as a cache or a transaction."""
 
 from __future__ import annotations
 
