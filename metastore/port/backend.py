@@ -289,7 +289,7 @@ class Content(Protocol):
         """Return how many rows each way of searching would read, counted up to ``most`` for each."""
 
     def stats(self, since: int, limit: int) -> DatabaseStats:
-        """Return the statistics of ``metastore stats``: of the last ``since`` µs, at most ``limit`` rows of each kind."""
+        """Return the statistics of ``metastore stats``: of the last ``since`` µs, at most ``limit`` rows each."""
 
     def snapshot(self) -> AbstractContextManager[TableSnapshot]:
         """Read whole tables at one instant, while other clients go on writing.
