@@ -292,7 +292,7 @@ class Looking:
         yield from self._of_all(search, group[middle:], below)
 
     def _parts(self, above: Container) -> Iterator[Search]:
-        """Yield the searches of a container's children: of all, or of the wanted kind's family and those leading to it."""
+        """Yield the searches of a container's children: all, or the wanted kind's family and those leading to it."""
         kind = self.wanted.kind
         if not kind:
             yield self._search(above.id, by_name=False, after=("", ""))

@@ -265,7 +265,7 @@ class OwnedManager(Generic[O]):
     def _kept(
         self, owner_id: int, known: Mapping[str, OwnedRecord | None], written: AbstractSet[str]
     ) -> tuple[Read, ...]:
-        """Return the conditions on rows that are not written: at the commit they equal the wanted ones, or are absent."""
+        """Return the conditions on rows that are not written: at the commit they are as wanted, or absent."""
         return tuple(
             [
                 Absent(owner_id, self._kind.name, name, owned=True)

@@ -1,4 +1,4 @@
-"""Steps: what is being dropped in steps (state 3) keeps its name.
+"""Steps: an entity that is being dropped in steps (state 3) keeps its name.
 
 The unique index of live names takes in that state. Its condition is an OR: SQLite uses a partial index for
 ``state = 0`` only if that is one side of it, and never if it is an IN. PostgreSQL checks the state again then. So that
@@ -35,7 +35,7 @@ INDEXES = {
 
 
 def upgrade() -> None:
-    """Let the index of live names hold what is being dropped as well; leave the root out of the other one."""
+    """Let the index of live names include entities in a drop; leave the root out of the other index."""
     if op.get_bind().dialect.name == "postgresql":
         _live_name("guard_taken_name", _TAKEN, if_not_exists=True)
         _name("guard_any_name", _BELOW_ROOT, if_not_exists=True)
@@ -50,7 +50,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Bring the old indexes back. Raises RuntimeError while something is being dropped."""
+    """Restore the old indexes. Raises RuntimeError while an entity is being dropped."""
     pending = op.get_bind().scalar(sa.text("SELECT count(*) FROM owned WHERE owner_id = 0 AND kind = 'drop'"))
     if pending:
         raise RuntimeError(f"{pending} drops are pending: finish them or roll them back before the downgrade")
