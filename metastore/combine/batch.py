@@ -47,7 +47,7 @@ class _Drawn:
         self._left = MOST_BYTES
 
     def begin(self, seen: Record, *, fresh: bool) -> Group:
-        """Let a group begin with its entity's newest record; among equal versions, with the one that this batch read."""
+        """Let a group begin with its entity's newest record; among equal versions, with the one from this batch."""
         entity_id = seen.chain[-1].id
         group = self.groups.get(entity_id)
         if group is None or (seen.version, fresh) > (group.first.version, group.fresh):

@@ -320,6 +320,6 @@ class Request(Generic[T]):
     id: UUID | None = None
     """The operation id, if the document must contain it; None: the operation draws one."""
     judge: Callable[[Sequence[Step], T], None] | None = None
-    """Raise an error if the caller no longer sees the result of an earlier message; None: it sees everything. """
+    """Raise an error if the caller no longer sees the result of an earlier message; None: it sees everything."""
     where: Callable[[], Lookup | Entity | None] | None = None
     """Return its target; None: it creates an entity. A request with this function may travel with others."""

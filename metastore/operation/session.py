@@ -93,9 +93,9 @@ class ManagerSession:
     hot: Hot = field(init=False)
     recent: Recent = field(default_factory=Recent)
     doors: ForgetfulMap[Any] = field(default_factory=ForgetfulMap)
-    """The doors of threads that wait for the same entities: see :mod:`metastore.transaction.turns`. """
+    """The doors of threads that wait for the same entities: see :mod:`metastore.transaction.turns`."""
     chains: ForgetfulMap[Any] = field(default_factory=ForgetfulMap)
-    """The chains of callers that write one entity and commit together: see :mod:`metastore.combine.chain`. """
+    """The chains of callers that write one entity and commit together: see :mod:`metastore.combine.chain`."""
     outer: Session | None = None
     """For a transaction's session: the session of its store."""
     bounds_reads: bool = False

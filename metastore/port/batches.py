@@ -55,7 +55,7 @@ class AlterStep(NamedTuple):
     doc: str | None
     changes: str | None
     carried: Resolution | None = None
-    """The result of another's intent, which the batch resolves before its own steps; it must still be pending. """
+    """The result of another's intent, which the batch resolves before its own steps; it must still be pending."""
 
     @property
     def action(self) -> str:

@@ -155,4 +155,4 @@ class Sweep:
     """The id of the last relation that it looked at; None: no relation was left."""
     deleted: int
     columns: tuple[tuple[int, int, str], ...]
-    """The relations of columns: id, column, and the document of the entity that has, or had, the column. """
+    """The relations of columns: id, column, and the document of the entity that has, or had, the column."""

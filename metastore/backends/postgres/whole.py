@@ -1,4 +1,4 @@
-"""Look for what a PostgreSQL database lacks after a restore that stopped half-way, and that its rows do not show.
+"""Find the objects that a PostgreSQL database lacks after a restore that stopped half-way; its rows do not show it.
 
 ``pg_restore`` makes tables first, then rows and sequences, and indexes and triggers at the end. It changes nothing.
 """

@@ -1,7 +1,7 @@
 """Paths deeper than one statement can join, resolved piece by piece.
 
-The pieces are read at different instants. So when the end is reached, all guards on the way are
-looked at once more, in one statement: if they still hold, the whole path was true at that instant.
+The pieces are read at different instants. So at the end, one statement checks all guards on the way once more: if they
+still hold, the whole path was true at that instant.
 """
 
 from __future__ import annotations
