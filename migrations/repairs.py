@@ -33,7 +33,7 @@ FROM operation WHERE entity_id IN :ids AND seq IS NOT NULL AND version > 0 ORDER
 _STANDS = "SELECT id, parent_id, name, fold, family, key FROM guard WHERE id IN :ids"
 _PLACED = """UPDATE operation SET parent_id = :parent_id, name = :name, fold = :fold, state = 0
 WHERE entity_id = :entity_id AND version = :version"""
-# a relation stands below the end that it goes from, and its id is its name
+# a relation is below the end that it goes from, and its id is its name
 _RELATIONS = """UPDATE operation SET parent_id = owner_id, name = CAST(entity_id AS TEXT),
   state = CASE action WHEN 'drop' THEN 1 ELSE 0 END, family = CASE action WHEN 'drop' THEN NULL ELSE kind END,
   key = CASE action WHEN 'drop' THEN NULL ELSE CAST(entity_id AS TEXT) END

@@ -342,7 +342,7 @@ def chain_for(session: ManagerSession, request: Request[Any]) -> Chain | None:
 
 
 def _leads_to(request: Any, record: Record) -> bool:
-    """Whether an alter is of this entity, as far as its path or its loaded entity tells."""
+    """Whether an alter is of this entity, according to its path or its loaded entity."""
     below = request.below
     if request.path is None or below is None:
         return request.record is not None and request.record.chain[-1].id == record.chain[-1].id

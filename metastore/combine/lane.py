@@ -389,7 +389,7 @@ class Lane(Generic[Q, A]):
         return [one for one in found if one is first or one.waits]
 
     def _leads(self, handle: Handle[Q, A]) -> bool:
-        """Let a request lead, if it waits still."""
+        """Let a request lead, if it still waits."""
         stay = handle.stay
         if not stay.decide("leads"):
             return False

@@ -69,7 +69,7 @@ class Link:
         return None if self._turn is None else self._turn[0]
 
     def end(self, end: End) -> bool:
-        """Let its turn end; False: it had ended, because the leader waits no longer. (``setdefault`` is atomic.)"""
+        """End its turn; False: the turn had ended, because the leader no longer waits. (``setdefault`` is atomic.)"""
         mine = self._end.setdefault(None, end) is end
         if self._turn is not None:
             self._turn[1].wake()

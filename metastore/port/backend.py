@@ -246,7 +246,7 @@ class Intents(Protocol):
         """
 
     def confirm(self, operation_id: UUID) -> list[Step]:
-        """Return what ``steps`` returns, once these rows are as durable as an acknowledged commit.
+        """Return the rows of ``steps``, once they are as durable as an acknowledged commit.
 
         A commit may be readable before it is durable: a server that is told to stop while it waits for a replica
         applies the commit all the same. The same server reads and confirms: after a fail-over, another server may lack

@@ -156,7 +156,7 @@ class LeaseRows(Protocol):
         """Free leases that still have these tokens, wake waiters, and return how many. Each gets an event *release*."""
 
     def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool | Conflicted | Unknown:
-        """Free a lease, whichever holder has it; False: it has none. Writes an event *break*."""
+        """Free a lease, whichever holder has it; False: the lease has no holder. Writes an event *break*."""
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
         """Note a token; None: it is not greater than the one of another holder. Writes an event *mirror*."""

@@ -42,7 +42,7 @@ class Covered(NamedTuple):
         return self.ids <= other.ids and self.scopes <= other.scopes and self.parents <= other.parents
 
     def and_(self, other: Covered) -> Covered:
-        """Return what covers both."""
+        """Return the union of both."""
         return Covered(self.ids | other.ids, self.scopes | other.scopes, self.parents | other.parents)
 
 
@@ -138,13 +138,13 @@ class MemberRows(Protocol):
     """
 
     def wake(self) -> Wake:
-        """Return what to wait with, and a connection in which a member asks."""
+        """Return the wait of a member, with the connection on which the member asks."""
 
     def join(self, wake: Wake, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
         """Register; remove ``before``, a registration of this process whose lease is over. Durable at the return."""
 
     def begin(self, wake: Wake) -> int:
-        """Let a new generation begin, which ends that of commits without announcement; return a transaction id."""
+        """Begin a new generation, which ends the time of commits without announcement; return a transaction id."""
 
     def oldest(self, wake: Wake) -> int:
         """Return the oldest transaction that runs."""

@@ -12,7 +12,7 @@ __all__ = ["read_owning"]
 
 
 def read_owning(reads: Reads, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
-    """Return what :meth:`~metastore.port.backend.Reads.owning` returns, from other reads."""
+    """Return the result of :meth:`~metastore.port.backend.Reads.owning`, from other reads."""
     if not isinstance(target, int):
         record = reads.resolve([target])[0].record
         if record is None:

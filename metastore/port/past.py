@@ -147,10 +147,10 @@ class Readers(Protocol):
         """Return all pins that have not expired, ordered by name."""
 
     def extend(self, name: str, seconds: float) -> bool:
-        """Let a pin expire ``seconds`` from now at the earliest; False: the pin is gone already."""
+        """Let a pin expire ``seconds`` from now; False: the pin is gone already."""
 
     def unpin(self, name: str) -> bool:
-        """Remove a pin; False: there is none."""
+        """Remove a pin; False: no such pin exists."""
 
     def consumer(self, name: str) -> ConsumerRow | None:
         """Return a consumer; None: there is none."""
@@ -165,4 +165,4 @@ class Readers(Protocol):
         """Compare-and-swap the position of a consumer; False: it is no longer at ``seq``."""
 
     def drop_consumer(self, name: str) -> bool:
-        """Remove a consumer; False: there is none."""
+        """Remove a consumer; False: no such consumer exists."""

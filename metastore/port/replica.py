@@ -50,7 +50,7 @@ class ReplicaBackend(Backend, Protocol):
         """
 
     def shown(self) -> Shown:
-        """Return what the database shows now."""
+        """Return the state that the database shows now."""
 
 
 @runtime_checkable

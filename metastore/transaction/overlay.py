@@ -86,7 +86,7 @@ class Overlay(Reads):
         return replace(commit, run=self._origin.run)
 
     def reads_value(self, operation_id: UUID) -> Commit:
-        """Return what was read as a commit that writes nothing."""
+        """Return the reads as a commit that writes nothing."""
         return self._reads.commit(operation_id, self._principal, (), self._family)
 
     def require(self, entity_id: int, scope_version: int) -> None:

@@ -17,7 +17,7 @@ branch_labels = None
 depends_on = None
 
 INDEXES = {"guard_name": "CREATE INDEX CONCURRENTLY guard_name ON guard (name, id) WHERE state = 0"}
-"""What is built before, on a PostgreSQL database that is in use."""
+"""The indexes that are built before this revision, on a PostgreSQL database that is in use."""
 
 
 def upgrade() -> None:

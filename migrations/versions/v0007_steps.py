@@ -1,4 +1,4 @@
-"""Steps: an entity that is being dropped in steps (state 3) keeps its name.
+"""Steps: what is being dropped in steps (state 3) keeps its name.
 
 The unique index of live names takes in that state. Its condition is an OR: SQLite uses a partial index for
 ``state = 0`` only if that is one side of it, and never if it is an IN. PostgreSQL checks the state again then. So that
@@ -8,8 +8,8 @@ it never prefers the other index of names, on a table that was never analyzed, t
 On PostgreSQL the new indexes are built before this revision runs, while writers go on
 (:mod:`metastore.migrations.indexes`); then they take the old ones' names.
 
-Programs of format 6 must not use the database any more. They take the parent of such an entity for empty, let gc delete
-it, purge it by its entity, and change a column that is being dropped.
+Programs of format 6 may no longer use the database. They take the parent of such an entity for empty, let gc delete it,
+purge it by its entity, and change a column that is being dropped.
 
 Revision ID: 0007
 """
@@ -31,7 +31,7 @@ INDEXES = {
     WHERE {_TAKEN}""",
     "guard_any_name": f"CREATE INDEX CONCURRENTLY guard_any_name ON guard (name, id) WHERE {_BELOW_ROOT}",
 }
-"""What is built before, on a PostgreSQL database that is in use."""
+"""The indexes that are built before this revision, on a PostgreSQL database that is in use."""
 
 
 def upgrade() -> None:

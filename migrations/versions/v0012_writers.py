@@ -1,4 +1,4 @@
-"""Writers: programs that are too old, and were open before a migration, can no longer change anything.
+"""Writers: programs that are too old, and were open before a migration, can change nothing any more.
 
 Revision ID: 0012
 """

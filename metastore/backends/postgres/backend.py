@@ -194,7 +194,7 @@ class PostgresBackend(PostgresUpkeep):
         return turn
 
     def _confirm_helper(self, own: Step | None, confirms: bool) -> None:
-        """Confirm a commit that another process made, before its effect is taken for this one's result."""
+        """Confirm another process's commit before its effect counts as this operation's result."""
         if confirms and own is not None and own.action != PENDING:
             found = self.confirm(own.operation_id)
             if not found or (found[0].action, found[0].version) != (own.action, own.version):

@@ -71,7 +71,10 @@ It fails (invalid_row_count_in_limit_clause) if the server is not in the run tha
 
 LASTING = """SELECT set_config(name, '0', true) FROM pg_settings
   WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"""
-"""Let a transaction last, and be idle, as long as it takes. (The last of the three is new in PostgreSQL 17.)"""
+"""Disables the time-outs of a transaction: it may last, and be idle, as long as it needs.
+
+(The last of the three is new in PostgreSQL 17.)
+"""
 
 ASKED = f"""SELECT pg_backend_pid(), current_setting('server_encoding'), current_setting('client_encoding'),
   current_setting('transaction_isolation'), current_setting('client_min_messages'), pg_is_in_recovery(),

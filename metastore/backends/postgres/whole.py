@@ -36,7 +36,7 @@ WHERE (SELECT max(id) FROM (SELECT id FROM guard UNION ALL SELECT id FROM owned 
 
 
 def lacking(url: Url, deadline: float) -> list[str]:
-    """Return what is missing, in words. ``deadline`` in seconds. Raises BackendUnavailable, BackendRefused."""
+    """Return the missing objects, in words. ``deadline`` in seconds. Raises BackendUnavailable, BackendRefused."""
     tables = {**metadata.tables}
     indexes = [str(index.name) for table in tables.values() for index in table.indexes]
     keys = [f"{name}_pkey" for name, table in tables.items() if table.primary_key.columns]

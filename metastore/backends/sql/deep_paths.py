@@ -21,7 +21,7 @@ Resolve = Callable[[Sequence[Lookup]], list[Resolved]]
 
 
 def resolve_deep(resolve: Resolve, hold: Callable[[Guards], bool], lookup: Lookup) -> Resolved:
-    """Return what ``resolve`` (a backend's) would for a path of any length."""
+    """Return the result of a backend's ``resolve`` for a path of any length."""
     while True:
         resolved = _walk(resolve, lookup)
         guards = [(n.id, n.scope_version) for n in resolved.nodes]

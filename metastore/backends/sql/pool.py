@@ -49,7 +49,7 @@ class Place:
 
     @property
     def is_lent(self) -> bool:
-        """Whether a loan has it."""
+        """Whether a loan has the place."""
         return self.loan is not None and self.loan.runs
 
     def close(self) -> None:

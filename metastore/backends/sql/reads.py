@@ -49,7 +49,7 @@ class ReadSql:
         return self.dialect.statement(f"SELECT {nodes}, {ENTITY}{self._counted(held)} FROM {self._path(depth)}")
 
     def _path(self, depth: int) -> str:
-        """Return what follows FROM for one path: the guards of its nodes, and the entity of the last."""
+        """Return the text after FROM for one path: the guards of its nodes, and the entity of the last."""
         levels = "".join(_level(n, f":f{n}", f":n{n}", f":k{n}") for n in range(2, depth + 1))
         return f"""guard g1
 {levels}LEFT JOIN entity e ON e.id = g{depth}.id
@@ -74,7 +74,7 @@ SELECT {found}, {_VERSIONED.format("p")}, (SELECT {gathered} FROM ({rows}) AS q)
         return f"({' UNION ALL '.join(f'SELECT {column} AS id FROM path' for column in columns)}) AS w"
 
     def _counted(self, held: bool) -> str:
-        """Return a column that counts the guards that hold, if it is asked for."""
+        """Return a column that counts the guards that hold, or no column."""
         return f", ({self.dialect.held}) AS held" if held else ""
 
     @cached_property

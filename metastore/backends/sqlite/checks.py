@@ -53,7 +53,7 @@ T = TypeVar("T")
 TAKEN = "(state = 0 OR state = 3)"
 """Entities that keep their name and fill their parent: live ones, and those that are being dropped in steps.
 
-As the index has it.
+The same condition as in the index.
 """
 
 _LOOKS = 100

@@ -245,7 +245,7 @@ class Pool:
             self._pool.close_idle()
 
     def before_fork(self) -> None:
-        """Let a child inherit no connection: it would take the locks of its parent for its own.
+        """Let a child inherit no connection: it would treat its parent's locks as its own.
 
         When the parent closes the file then, SQLite removes the log that the child goes on to write.
         """
