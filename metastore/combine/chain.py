@@ -7,13 +7,13 @@ all steps as one :class:`~metastore.port.batches.AlterTogether`. An alter that l
 of its own. Each step keeps its operation id, its principal, its version and its row of history.
 
 * No caller gets an answer before that commit: no result, no value of a function that writes nothing, and no error. If
-the commit
-  is lost, the functions run again, and the alters go with the next chain.
+  the commit is lost, the functions run again, and the alters go with the next chain.
 * A function is a *simple link* if it reads and alters this one entity, and nothing else. Any other function *cuts* the
-chain, and so does one that takes longer than ``SLOW``. The steps before it are committed. Then it runs as it would
-alone. * If no other caller waits when a function ends, its caller commits as it would alone. * While another process
-competes, the leader takes a ticket first (:mod:`metastore.operation.tickets`). Otherwise it begins with the state that
-the last chain left, without a read. The commit checks the version either way.
+  chain, and so does one that takes longer than ``SLOW``. The steps before it are committed. Then it runs as it would
+  alone.
+* If no other caller waits when a function ends, its caller commits as it would alone.
+* While another process competes, the leader takes a ticket first (:mod:`metastore.operation.tickets`). Otherwise it
+  begins with the state that the last chain left, without a read. The commit checks the version either way.
 
 Each decision between two threads is one atomic step: who leads is the lane's (:mod:`~.lane`), and how a turn ended is
 :meth:`Link.end`. So an interrupt between any two lines costs a chain, but no answer: a function that does not come back

@@ -5,13 +5,13 @@ Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit doe
     answer = lane.run(request, ends, alone=…, together=…)
 
 * Nothing is in flight: the calling thread *leads*. It calls ``alone(resign)`` and returns the result. No other thread
-takes part, so a single client has no overhead. * Another thread leads: the request waits in a queue. When the leader's
-message is answered, it elects one of the waiting requests. The elected thread calls ``together(handles)`` for itself
-and all that wait with it, at most ``most``.
-  ``together`` sends one message. It returns a function that gives each :class:`Handle` its answer; that function runs
-  when the next leader has begun.
+  takes part, so a single client has no overhead.
+* Another thread leads: the request waits in a queue. When the leader's message is answered, it elects one of the
+  waiting requests. The elected thread calls ``together(handles)`` for itself and all that wait with it, at most
+  ``most``. ``together`` sends one message. It returns a function that gives each :class:`Handle` its answer; that
+  function runs when the next leader has begun.
 * A handle that ``together`` puts back (:meth:`Lane.back`) goes with the next batch. If it is the leader's own, its
-thread leads that batch too: it runs already, and need not be woken.
+  thread leads that batch too: it runs already, and need not be woken.
 * A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole affects none of its
   members: each is tried again alone, and meets its own error. (Where the batch got no connection, each has waited for
   one as long as it may, and fails.)
@@ -62,8 +62,8 @@ _log = logging.getLogger("metastore.combine")
 _GATHERS, _SEVERAL = 0.0001, 4
 """How long a leader waits for others (seconds) if the last batch had several requests.
 
-``sleep(0)`` lets only few threads run. In the mix with 64 threads, it reduced the clients' processor time by 10 %, and
-the p99 by half.
+``sleep(0)`` lets only few threads run. In the mix with 64 threads, this wait reduced the clients' processor time by 10 %,
+and the p99 by half.
 """
 _LOOKS = 250
 """How often a second all waiting requests look, taken together.
