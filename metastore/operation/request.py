@@ -288,7 +288,10 @@ class Merge:
     entity_id: int | None
     changes: tuple[EntityChange, ...]
     evidence: tuple[tuple[int, int], ...] = ()
-    """The guards on which it rests: the right of a user's change; the catalog's settings of an encrypted one."""
+    """The guards on which it rests: those of a user's right, or of an encrypted change's catalog.
+
+    A helper applies it only under these guards.
+    """
     settled: tuple[int, int] | None = None
     """The catalog whose settings declare which properties are secret, with its scope version.
 
