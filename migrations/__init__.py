@@ -1,8 +1,8 @@
 """Create and upgrade the tables of a database with Alembic.
 
-Revisions are frozen: they never import the declared tables. Each writes into ``info`` the format that it leaves
-behind, and the oldest format whose programs can still work with it. All pending revisions are one transaction. On
-PostgreSQL, indexes of tables that are in use are built before it (:mod:`metastore.migrations.indexes`).
+Revisions are frozen: they never import the declared tables. Each revision writes its format into ``info``, and the
+oldest format whose programs can still work with it. All pending revisions are one transaction. On PostgreSQL, indexes
+of tables that are in use are built before it (:mod:`metastore.migrations.indexes`).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ __all__ = ["Revision", "downgrade", "pending", "upgrade", "upgrade_sqlite"]
 _LOCK = 7_305_440_021_194_033_271
 """The key of the lock that lets one process migrate a PostgreSQL database at a time."""
 _PATIENCE: Final = 120.0
-"""How long a migration tries to get the tables from the writers (seconds)."""
+"""How long a migration tries to lock the tables while others write (seconds)."""
 _LOCK_TIMEOUT: Final = "1s"
-"""How long it waits in one try. New writers wait behind it for as long."""
+"""How long it waits for the locks in one try. New writers wait behind it meanwhile."""
 _PAUSE: Final = 1.0
-"""The longest pause before the next try, in which writers go on (seconds)."""
+"""The longest pause before the next try, in which writers continue (seconds)."""
 _IN_THE_WAY: Final = ("40P01", "55P03")
-"""A deadlock with a writer, or a table that a writer keeps."""
+"""The SQLSTATEs of a deadlock with a writer, and of a table that a writer keeps locked."""
 _TABLES: Final = ("guard", "entity", "owned", "relation", "operation")
 """The tables in the order in which writers take them."""
 
 
 class Revision(NamedTuple):
-    """A revision that a database does not have, and what it does."""
+    """A revision that a database does not have, and its effect."""
 
     name: str
     what: str
@@ -55,14 +55,14 @@ class Revision(NamedTuple):
 def upgrade(url: Url, revision: str = "head", *, force: bool = False) -> None:
     """Upgrade the database to ``revision``, unless it has it.
 
-    Others may go on writing: it waits for a moment in which it gets all tables. Raises BackendUnavailable, also
+    Others may continue to write: it waits for a moment in which it can lock all tables. Raises BackendUnavailable, also
     if programs are connected that it would exclude, unless ``force``; MigrationNeeded; InvalidArgument for an unknown
     revision.
     """
     known = {"head", *[one.revision for one in _scripts().walk_revisions()]}
     if revision not in known:
         raise InvalidArgument(f"there is no revision {revision!r}; known are {', '.join(sorted(known))}")
-    if revision == "head" and _is_done(url):  # a role that may not migrate learns that there is nothing to do
+    if revision == "head" and _is_done(url):  # so a role that may not migrate gets no error if there is nothing to do
         return
     _run_on(url, lambda config: command.upgrade(config, revision), prepare=revision, force=force)
 
@@ -79,7 +79,7 @@ def pending(url: Url) -> list[Revision]:
 
 
 def _is_done(url: Url) -> bool:
-    """Whether the database has the newest revision. Whatever goes wrong is told by the migration."""
+    """Whether the database has the newest revision; False after an error, which the migration itself then reports."""
     with suppress(DBAPIError):
         return _revision_of(url) == _scripts().get_current_head()
     return False
@@ -90,7 +90,7 @@ def _scripts() -> ScriptDirectory:
 
 
 def _revision_of(url: Url) -> str | None:
-    """Return the revision that the database has. It only reads: it makes no file, and waits for nobody.
+    """Return the revision that the database has. It only reads: it makes no file, and waits for no lock.
 
     The role of a service may not read Alembic's table; the format in ``info`` is the number of the revision.
     """
@@ -183,7 +183,7 @@ def _run(
 
 @contextmanager
 def _told(where: str) -> Iterator[None]:
-    """Say what the driver or Alembic raises as an error of this program."""
+    """Raise the errors of the driver or of Alembic as errors of this program."""
     try:
         yield
     except DBAPIError as error:
@@ -211,7 +211,7 @@ def _told(where: str) -> Iterator[None]:
 
 
 def _in_a_quiet_moment(engine: Engine, config: Config, what: Callable[[Config], None], where: str) -> None:
-    """Run ``what`` in one transaction; again if a writer was in the way, so that writers never wait for long."""
+    """Run ``what`` in one transaction, and again if a writer held a lock, so that writers never wait for long."""
     ends = SYSTEM.monotonic() + _PATIENCE
     while True:
         try:
@@ -235,7 +235,7 @@ def _in_a_quiet_moment(engine: Engine, config: Config, what: Callable[[Config], 
 
 
 def _take_tables(connection: Connection) -> None:
-    """Take all tables that writers use, before the first change of one of them: else a writer and this deadlock."""
+    """Lock all tables that writers use before the first change of one: otherwise a writer and this could deadlock."""
     if connection.dialect.name != "postgresql":
         return
     there = [name for name in _TABLES if connection.scalar(text("SELECT to_regclass(:name)"), {"name": name})]
@@ -245,7 +245,7 @@ def _take_tables(connection: Connection) -> None:
 
 
 def _reason(error: DBAPIError) -> str:
-    """Return the driver's first line, which says what happened, without the hints below it."""
+    """Return the first line of the driver's message, which says what happened, without the hints below it."""
     lines = [line for line in str(error.orig).splitlines() if line.strip() and not line[0].isspace()]
     return lines[0].strip() if lines else "no reason given"
 
@@ -259,7 +259,7 @@ def _one_at_a_time(connection: Connection, where: str) -> None:
 
 
 def _confirmed(connection: Connection) -> Callable[[], bool]:
-    """Return a function that says, once the connection has committed, whether that commit is safe from a fail-over."""
+    """Return a function that tells, after the connection's commit, whether that commit is safe from a fail-over."""
     if connection.dialect.name != "postgresql":
         return lambda: True
     from metastore.backends.postgres.doubt import Doubt  # noqa: PLC0415  (not needed for SQLite)

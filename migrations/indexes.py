@@ -1,12 +1,13 @@
 """Build the indexes of pending revisions on PostgreSQL before the migration, while writers go on.
 
-A revision names them in ``INDEXES``: the statement that builds each, CONCURRENTLY, which no transaction may hold; and
-in ``BEFORE`` what has to be there for that, such as columns. The revision itself creates an index only where it is
-missing: on new databases, which nobody writes to yet.
+A revision has in ``INDEXES`` the statement that builds each index, CONCURRENTLY, which must run outside of a
+transaction; and in ``BEFORE`` the statements for its prerequisites, such as columns. The revision itself creates an
+index only if it is missing: on new databases, to which no client writes yet.
 
-An index whose building was interrupted is there, and invalid: it is dropped and built again. One process builds at a
-time, under a lock of its session, so that the lock is held for as long as the server builds. The others ask again and
-again: a statement that waited for the lock would hold a snapshot, and the build waits for the end of all old snapshots.
+An index whose building was interrupted exists, but is invalid: it is dropped and built again. One process builds at a
+time, under a lock of its session, so that the lock is held for as long as the server builds. The others ask for the
+lock again and again: a statement that waited for it would hold a snapshot, and the build waits for the end of all old
+snapshots.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"
 
 
 def build_pending(engine: Engine, config: Config, revision: str) -> None:
-    """Build the indexes of the revisions between the database's and ``revision``; on a new database none.
+    """Build the indexes of the revisions between the database's and ``revision``; a new database needs none.
 
-    Behind a pooler, which keeps no session, it only removes what is invalid: the migration builds the rest, and writers
+    Behind a pooler, which keeps no session, it only removes invalid indexes: the migration builds the rest, and writers
     wait.
     """
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -60,7 +61,7 @@ def build_pending(engine: Engine, config: Config, revision: str) -> None:
 
 
 def _missing(connection: Connection, config: Config, revision: str) -> Mapping[str, str]:
-    """Return the pending indexes that are not there, or not valid, and how to build each."""
+    """Return the pending indexes that do not exist, or are invalid, and the statement that builds each."""
     indexes: dict[str, str] = {}
     for module in _revisions(connection, config, revision):
         indexes |= getattr(module, "INDEXES", {})
@@ -72,7 +73,7 @@ def _missing(connection: Connection, config: Config, revision: str) -> Mapping[s
 
 
 def _revisions(connection: Connection, config: Config, revision: str) -> list[Any]:
-    """Return the modules of the pending revisions, oldest first; of a new database none."""
+    """Return the modules of the pending revisions, oldest first; for a new database, return none."""
     if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
         return []
     current = connection.scalar(text(_CURRENT))

@@ -1,8 +1,9 @@
-"""Tell where the rows of old steps stood, for revision 0006; frozen with it.
+"""Find the places of the rows of old steps, for revision 0006; frozen with it.
 
 A step of an entity has its path, and no parent. A replay in the feed's order finds the parent: the live entity that the
-path before the last name led to at that position. Only steps that place an entity are replayed. All others stood where
-the last such step left the entity. Afterwards the replay must agree with the tables; else nothing of it counts.
+path before the last name led to at that position. Only steps that place an entity are replayed. All other steps have
+the place of the last such step before them. Afterwards the replay must agree with the tables; otherwise its result is
+not used.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _families(connection: Connection) -> dict[str, str]:
 
 
 def _steps(connection: Connection) -> Iterator[tuple[Any, ...]]:
-    """Yield the steps that place an entity, some at a time: the updates between them use the same connection."""
+    """Yield the steps that place an entity, in batches: the updates between the batches use the same connection."""
     after = 0
     text = sa.text(_PLACING.replace("ORDER BY", "AND seq > :after ORDER BY") + f" LIMIT {_AT_ONCE}")
     while rows := connection.execute(text, {"after": after}).fetchall():
@@ -110,7 +111,7 @@ def _steps(connection: Connection) -> Iterator[tuple[Any, ...]]:
 
 
 class _Tree:
-    """Where each entity stands while steps go by."""
+    """The place of each entity during the replay of steps."""
 
     def __init__(self, families: Mapping[str, str]) -> None:
         self._families = families
@@ -120,7 +121,7 @@ class _Tree:
         """Ids by parent, family and key."""
 
     def placed(self, steps: Iterator[tuple[Any, ...]]) -> Iterator[list[dict[str, Any]]]:
-        """Yield where entities stood after these steps, some at a time. Raises _Unknown."""
+        """Yield the places of entities after these steps, in batches. Raises _Unknown."""
         some: list[dict[str, Any]] = []
         for step in steps:
             some.append(self._after(*step))
@@ -160,7 +161,7 @@ class _Tree:
         return self._stands[entity_id]
 
     def _parent(self, names: tuple[str, ...]) -> tuple[int, bool]:
-        """Return what the names before the last one lead to, and whether names below it are folded."""
+        """Return the entity to which the names before the last one lead, and whether names below it are folded."""
         parent_id = 0
         for depth, name in enumerate(names[:-1]):
             family = ("metalake", "catalog")[depth] if depth < 2 else "schema"
@@ -180,7 +181,7 @@ class _Tree:
         return bool(json.loads(doc or "{}").get("fold_case")) if known is None else known[2]
 
     def agrees(self, entity_id: int, parent_id: int, name: str, fold: Any, state: int) -> bool:
-        """Whether an entity stands where the tables say."""
+        """Whether an entity's place agrees with the tables."""
         return self._stands.get(entity_id) == (parent_id, name, bool(fold), state)
 
 

@@ -1,9 +1,9 @@
 """Mend the steps that reads of the past cannot find, for revision 0011; frozen with it.
 
-Programs of format 6 wrote all steps of relations without their places. Those of format 10 and earlier wrote a change
-of another process that a batch carried along without its place. When two of their gc ran at once, a name could be left
-without a step that took it. What a step lacks is told by the steps before and after it, and by the tables. Where
-nothing tells it, or the step itself is gone, the past begins later.
+Programs of format 6 wrote all steps of relations without their places. Programs of format 10 and earlier wrote a change
+of another process without its place, if a batch carried that change. If two of their gc ran at once, a name could be
+left without the step that took it. The steps before and after, and the tables, tell what a step lacks. If they do not,
+or if the step itself is gone, the past begins later.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FROM operation WHERE entity_id IN :ids AND seq IS NOT NULL AND version > 0 ORDER
 _STANDS = "SELECT id, parent_id, name, fold, family, key FROM guard WHERE id IN :ids"
 _PLACED = """UPDATE operation SET parent_id = :parent_id, name = :name, fold = :fold, state = 0
 WHERE entity_id = :entity_id AND version = :version"""
-# a relation stands below the end that it goes from, and its id is its name
+# a relation is below the end that it goes from, and its id is its name
 _RELATIONS = """UPDATE operation SET parent_id = owner_id, name = CAST(entity_id AS TEXT),
   state = CASE action WHEN 'drop' THEN 1 ELSE 0 END, family = CASE action WHEN 'drop' THEN NULL ELSE kind END,
   key = CASE action WHEN 'drop' THEN NULL ELSE CAST(entity_id AS TEXT) END
@@ -64,7 +64,7 @@ class _Place(NamedTuple):
 
 
 def repair(connection: Connection) -> None:
-    """Give steps their places and names; let the past begin behind what cannot be told."""
+    """Give steps their places and names; let the past begin after the steps that cannot be completed."""
     since = connection.scalar(sa.text("SELECT past_from FROM info")) or 0
     connection.execute(sa.text(_RELATIONS))
     begins = max(_give_places(connection, since), _give_names(connection))
@@ -74,7 +74,7 @@ def repair(connection: Connection) -> None:
 
 
 def _give_places(connection: Connection, since: int) -> int:
-    """Place all alters that can be placed; return from where on the past needs none of the others."""
+    """Place all alters that can be placed; return the position from which the past does not need the others."""
     begins = 0
     ids = [row[0] for row in connection.execute(sa.text(_WITHOUT_PLACE))]
     for some in _parts(ids):
@@ -97,7 +97,7 @@ def _lacks(step: Any) -> bool:
 
 
 def _places(steps: Sequence[Any], here: _Place | None) -> dict[int, _Place]:
-    """Return where alters without a place stood, by version. ``here``: where the entity stands now."""
+    """Return the places of alters without one, by version. ``here``: the entity's present place."""
     found: dict[int, _Place] = {}
     place: _Place | None = None
     for step in steps:  # an alter leaves the entity where the step before it did
@@ -105,7 +105,7 @@ def _places(steps: Sequence[Any], here: _Place | None) -> dict[int, _Place]:
         if _lacks(step) and place is not None:
             found[step.version] = place
     place = here
-    for step in reversed(steps):  # the first ones that are kept: where the step behind them found it
+    for step in reversed(steps):  # the first kept steps: the place from which the step after them started
         place = found.get(step.version) or _of(step) or (place if step.action == "alter" else None)
         if _lacks(step) and place is not None:
             found[step.version] = place
@@ -118,14 +118,14 @@ def _of(step: Any) -> _Place | None:
 
 
 def _before(step: Any, place: _Place | None) -> _Place | None:
-    """Return where an entity stood before a step that left it at ``place``; None: the step does not tell."""
+    """Return the entity's place before a step that left it at ``place``; None: the step does not tell."""
     if place is None or step.action in ("create", "move", "restore"):
         return None
     return place._replace(name=_last_name(step.path_before)) if step.action == "rename" else place
 
 
 def _give_names(connection: Connection) -> int:
-    """Let a step take each name that none took; return from where on the past misses no step."""
+    """Let a step take each name that no step took; return the position from which the past misses no step."""
     begins, unnamed = 0, list[Any]()
     for row in connection.execute(sa.text(_UNFOUND)):
         begins = max(begins, row.seen if row.lost else 0)

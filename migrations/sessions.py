@@ -41,7 +41,7 @@ def refuse_beside(engine: Engine, config: Config, revision: str, where: str) -> 
 
 
 def _oldest(connection: Connection, config: Config, revision: str) -> int | None:
-    """Return the oldest format that may write after the migration; None: whatever may write now may write then."""
+    """Return the oldest format that may write after the migration; None: the migration excludes no format."""
     if not all(inspect(connection).has_table(name) for name in ("alembic_version", "info")):
         return None  # the database is new: no program uses it yet
     current = connection.scalar(text("SELECT version_num FROM alembic_version"))

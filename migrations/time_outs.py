@@ -22,7 +22,10 @@ _SET: Final = text("SELECT set_config(name, '0', :here) FROM pg_settings WHERE n
 
 
 def end_none_of_transactions(engine: Engine) -> None:
-    """Set none for each transaction of an engine. Nothing is left in a session that a pooler gives to others."""
+    """Disable time-outs in each transaction of an engine.
+
+    No setting is left in a session that a pooler gives to others.
+    """
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
@@ -30,7 +33,7 @@ def end_none_of_transactions(engine: Engine) -> None:
 
 
 def end_none_of_a_session(connection: Connection) -> None:
-    """Set none for the session of a direct connection, whose statements stand in no transaction."""
+    """Disable time-outs in the session of a direct connection, whose statements run outside of transactions."""
     _set(connection, here=False)
 
 

@@ -1,8 +1,9 @@
 """Stop programs that are too old for the database from changing it: triggers, which revisions from 0012 on set.
 
-A program says its format in each row that it gives a position, and when its gc changes ``info``. The triggers refuse a
-lower format than ``oldest``, and none at all, which is how programs before format 12 write. A revision that excludes
-older programs calls :func:`only_from`, and says so in ``OLDEST``. What this module did for a revision must not change.
+A program states its format in each row that it gives a position, and when its gc changes ``info``. The triggers refuse
+a format below ``oldest``, and a row without a format, which is how programs before format 12 write. A revision that
+excludes older programs calls :func:`only_from`, and says so in ``OLDEST``. The effect of this module on existing
+revisions must not change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The exception that ends a commit inside a backend which checks one precondition after the other."""
+"""The exception that ends a commit inside a backend that checks one precondition after the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["PreconditionFailed", "of_found"]
 
 
 class PreconditionFailed(Exception):
-    """A precondition does not hold: the backend takes everything back and answers with ``conflict``."""
+    """A precondition does not hold: the backend rolls everything back and answers with ``conflict``."""
 
     def __init__(self, cause: Cause, row_id: int | None = None, found: int | None = None) -> None:
         super().__init__(cause)
@@ -20,7 +20,7 @@ class PreconditionFailed(Exception):
 
 
 def of_found(write: Update, found: Record | None) -> Update:
-    """Return an update by name as one of the entity that was found there. Raises PreconditionFailed."""
+    """Return an update by name as an update of the entity that was found there. Raises PreconditionFailed."""
     if found is None or found.chain[-1].kind != write.event.kind:
         raise PreconditionFailed("self")
     node = found.chain[-1]

@@ -1,1 +1,1 @@
-"""Requests that wait together travel together. :mod:`metastore.combine.lane` says how, ``combiner.py`` which ones."""
+"""Requests that wait together travel together: ``lane.py`` has the queue, ``combiner.py`` the choice."""

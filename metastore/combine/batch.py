@@ -27,7 +27,7 @@ from metastore.port.writes import Insert, Result
 __all__ = ["BatchSender"]
 
 _STAYS: Final = 1.0
-"""How long batches look for intents on an entity after they have met some there (seconds)."""
+"""How long batches look for intents on an entity after they have found some there (seconds)."""
 
 
 class _Drawn:
@@ -37,17 +37,17 @@ class _Drawn:
         self.groups: dict[int, Group] = {}
         """By entity."""
         self.creates: dict[tuple[int, str, str], Decided] = {}
-        """By the name that each takes."""
+        """The creates, by the name that each takes."""
         self.nowhere: list[Decided] = []
-        """Requests that name nothing."""
+        """Requests whose path leads to no entity."""
         self.later: list[Waiter] = []
-        """Creates of a name that another request of the batch takes."""
+        """Creates for the next batch: another request of this batch takes their name."""
         self._taken = set[tuple[int, str]]()
         """The names that creates and renames take: the id of the parent, and the key."""
         self._left = MOST_BYTES
 
     def begin(self, seen: Record, *, fresh: bool) -> Group:
-        """Let a group begin with the newest record of its entity; of equal ones, with the one that this batch read."""
+        """Let a group begin with its entity's newest record; among equal versions, with the one from this batch."""
         entity_id = seen.chain[-1].id
         group = self.groups.get(entity_id)
         if group is None or (seen.version, fresh) > (group.first.version, group.fresh):
@@ -55,7 +55,10 @@ class _Drawn:
         return group
 
     def decide(self, handle: Waiter, seen: Record | bool) -> None:
-        """Decide a request on what was found for it. Without an answer it is left to the full operation."""
+        """Decide a request on the record that was found for it.
+
+        A request without an answer goes to the full operation.
+        """
         if seen is False:
             self.nowhere += missing(handle)
         elif self._left > 0:
@@ -79,7 +82,7 @@ class _Drawn:
             self._taken.add((write.parent_id, write.key))
 
     def sent(self, run: str | None) -> tuple[Batch, list[Decided]]:
-        """Return what to commit in a run of the server, and the requests that propose it."""
+        """Return the batch to commit in a run of the server, and the requests with its members."""
         creates, groups = list(self.creates.values()), list(self.groups.values())
         altered = [group for group in groups if group.together is not None]
         ended = [group.last for group in groups if group.last is not None]
@@ -103,7 +106,7 @@ class _Drawn:
             yield from group.behind(*answers.of(entity_id))
 
     def left(self, answers: _Answers) -> Iterator[Record]:
-        """Yield the entities that were altered, as far as the answers show them."""
+        """Yield the altered entities that the answers show."""
         for entity_id, group in self.groups.items():
             record = group.left(*answers.of(entity_id))
             if record is not None:
@@ -121,7 +124,7 @@ class _Drawn:
 
 
 class _Answers:
-    """The results of a batch, by entity; None: there are none, because it was not applied."""
+    """The results of a batch, by entity. ``written`` is None if the batch was not applied: it has no results."""
 
     def __init__(self, batch: Batch, written: Written | None) -> None:
         found = Written([], [], []) if written is None else written
@@ -135,7 +138,7 @@ class _Answers:
 
 
 def _made(proposal: Any) -> Insert:
-    """Return the one write of a create. Raises Left for what does not fit into a batch."""
+    """Return the one write of a create. Raises Left for a proposal that does not fit into a batch."""
     if not isinstance(proposal, Proposal) or proposal.reads or proposal.skip_existing or len(proposal.writes) != 1:
         raise Left
     write = proposal.writes[0]
@@ -145,7 +148,7 @@ def _made(proposal: Any) -> Insert:
 
 
 class BatchSender:
-    """Batches of writes. ``back``: puts requests back into the queue, for the next batch."""
+    """The sender of batches of writes. ``back``: puts requests back into the queue, for the next batch."""
 
     def __init__(self, session: Session, back: Callable[[Sequence[Waiter]], None]) -> None:
         self._session = session
@@ -153,7 +156,7 @@ class BatchSender:
         self._back = back
         self._last = LastBatch()
         self._announced: ForgetfulMap[float] = ForgetfulMap()
-        """By entity: until when batches look for intents and carry them along, because they met some there lately."""
+        """Until when batches look for intents on an entity and carry them, because they found some there lately."""
 
     def send(self, handles: Sequence[Waiter]) -> Tell:
         """Decide and commit; return the function that gives each request its answer."""
@@ -168,7 +171,7 @@ class BatchSender:
                 handle.request.under_way.discard(batch)
 
     def _sent(self, handles: Sequence[Waiter]) -> Tell:
-        run = self._session.backend.origin.run  # before anything is decided
+        run = self._session.backend.origin.run  # before any request is decided
         drawn, batch, members, written = self._session.backend.in_one_go(
             lambda: self._decide_and_commit(handles, run), for_many=True
         )

@@ -1,23 +1,23 @@
-"""A chain: the callers of one process that write one entity go one after the other, and commit once.
+"""A chain: the callers of one process that write one entity run one after the other, and commit once.
 
 Functions that run in transactions (``store.run``) and plain alters take part. One of them *leads*. A function that
-leads runs on what the database has. At its end its caller takes those that wait along: it gives each function its turn,
-in the function's own thread, on the state that the one before left uncommitted. Then it decides the alters, and sends
-all of it as one :class:`~metastore.port.batches.AlterTogether`. An alter that leads does the same, without a function
+leads runs on the database's state. At its end its caller takes the waiting callers along: it gives each function its
+turn, in the function's own thread, on the uncommitted state of the one before. Then it decides the alters, and sends
+all steps as one :class:`~metastore.port.batches.AlterTogether`. An alter that leads does the same, without a function
 of its own. Each step keeps its operation id, its principal, its version and its row of history.
 
-* Nothing is told before that commit: no result, no value of a function that writes nothing, and no error. If the commit
-  is lost, the functions run again, and the alters go with the next chain.
-* A function is a *simple link* if it reads and alters this one entity, and nothing else. Any other one *cuts* the
-  chain, as does one that takes longer than ``SLOW``. What was done before it is committed. Then it goes as it would go
+* No caller gets an answer before that commit: no result, no value of a function that writes nothing, and no error. If
+  the commit is lost, the functions run again, and the alters go with the next chain.
+* A function is a *simple link* if it reads and alters this one entity, and nothing else. Any other function *cuts* the
+  chain, and so does one that takes longer than ``SLOW``. The steps before it are committed. Then it runs as it would
   alone.
-* If nobody waits when a function ends, its caller commits as one that is alone.
+* If no other caller waits when a function ends, its caller commits as it would alone.
 * While another process competes, the leader takes a ticket first (:mod:`metastore.operation.tickets`). Otherwise it
-  begins with what the last chain left, without a read. The commit checks the version either way.
+  begins with the state that the last chain left, without a read. The commit checks the version either way.
 
 Each decision between two threads is one atomic step: who leads is the lane's (:mod:`~.lane`), and how a turn ended is
-:meth:`Link.end`. So an interrupt between any two lines costs a chain, and no answer: a function that does not come back
-cuts the chain, and one whose leader does not come back asks by its operation id what became of it.
+:meth:`Link.end`. So an interrupt between any two lines costs a chain, but no answer: a function that does not come back
+cuts the chain, and a function whose leader does not come back looks up its outcome by its operation id.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ from metastore.port.records import Pending, Record
 __all__ = ["Chain", "Seat", "chain_at", "chain_for"]
 
 _PATIENCE: Final = 5.0
-"""After how long another caller leads beside one that waits in line, or for its commit (seconds)."""
+"""After how long another caller leads beside one that waits in line or for its commit (seconds)."""
 _COMPETES, _STAYS = 1.0, 0.1
-"""For how long another process counts as a competitor; for how long a chain begins with what the last one left, and
-alters wait for it (seconds)."""
+"""For how long another process counts as a competitor; for how long a chain begins with the state that the last one
+left, and alters wait for the chain (seconds).
+"""
 
 
 class Seat:
@@ -61,7 +62,7 @@ class Seat:
         self.term = term
         """None: it follows."""
         self.base = link.base
-        """What its function is shown; None: what it reads, or what its ticket's turn began with."""
+        """The state that its function sees; None: the state that it reads, or with which its ticket's turn began."""
 
 
 class Chain:
@@ -71,16 +72,16 @@ class Chain:
         self._session, self._clock, self._id = session, session.clock, entity_id
         self.lane = ChainLane(session.clock)
         self._inside: list[Alive] = []
-        """Those that lead, or have their turn: what they call in their functions goes alone.
+        """The callers that lead or have their turn: calls that their functions make go alone.
 
         It needs no lock: each thread adds and removes only itself, and each of these steps is atomic.
         """
         self._kept: tuple[Record, str | None] | None = None
         self._until = self._competes = 0.0
         self.unfit: ForgetfulMap[float] = ForgetfulMap()
-        """Functions that have cut a chain, and until when they go alone."""
+        """The functions that have cut a chain, and the time until which each goes alone."""
 
-    # --- who takes part
+    # --- taking part
 
     @property
     def is_open(self) -> bool:
@@ -113,7 +114,7 @@ class Chain:
             raise
 
     def leave(self, seat: Seat) -> None:
-        """End the part of a run, whatever became of it."""
+        """End the part of a run, with any outcome."""
         if self._clock.runner() in self._inside:
             self._inside.remove(self._clock.runner())
         seat.link.end("gone")
@@ -121,32 +122,35 @@ class Chain:
             self.lane.leave(seat.term)
 
     def queues(self) -> None:
-        """Note that a run that leads waits in line: the time of its function does not run meanwhile."""
+        """Note that a leading run waits in line: its function's time limit does not run meanwhile."""
         self.lane.move(_PATIENCE)
 
     def kept(self) -> Record | None:
-        """Return what the last chain left, if no other process competes: a guess, which the commit checks."""
+        """Return the record that the last chain left, if no other process competes: a guess; the commit checks it."""
         now, kept = self._clock.monotonic(), self._kept
         if kept is None or self._competes > now or self._until < now:
             return None
         return kept[0] if kept[1] == self._session.backend.origin.run else None
 
     def goes_alone(self, seat: Seat) -> Record | None:
-        """Let a leader commit alone. Forget what the last chain left, and return it: the leader writes behind it."""
+        """Let a leader commit alone.
+
+        Forget the record that the last chain left, and return it: the leader writes after it.
+        """
         if seat.term is not None:
             self.lane.commits(seat.term)
         kept, self._kept = self.kept(), None
         return kept
 
     def keep(self, record: Record | None) -> None:
-        """Note what a leader left that went alone."""
+        """Note the record that a leader left when it committed alone."""
         self._kept = None if record is None else (record, self._session.backend.origin.run)
 
     def answer(self, seat: Seat) -> Answer:
-        """Wait until the state on which a function ran is committed, or is not."""
+        """Wait until it is known whether the state on which a function ran was committed."""
 
         def unanswered(_: object) -> Answer:
-            # its leader was interrupted, or its time is over: a message with its step may be under way
+            # its leader was interrupted, or its time is over: a message with its step may be in flight
             return self._lost() if seat.link.step is None else Unknown("its chain has no answer")
 
         assert seat.handle is not None
@@ -156,9 +160,9 @@ class Chain:
     # --- a chain
 
     def lead(self, seat: Seat, step: Commit, base: Record, seen: Pending | None, ticket: OwnTicket | None) -> Answer:
-        """Commit a leader's step with those that wait. ALONE: nobody waits, and it goes alone.
+        """Commit a leader's step with the waiting callers. ALONE: no other caller waits, and it goes alone.
 
-        ``seen``: what its ticket's turn began with.
+        ``seen``: the state with which its ticket's turn began.
         """
         term, lane = seat.term, self.lane
         assert term is not None
@@ -184,7 +188,7 @@ class Chain:
     def together(self, handles: Sequence[Rider]) -> Tell:
         """Send a chain that an alter leads, for the lane."""
         leader = next(one for one in handles if one.leads)
-        run = self._session.backend.origin.run  # before anything is read
+        run = self._session.backend.origin.run  # before every read
         term, base, ticket, seen = leader.stay.term, self.kept(), None, None
         self.lane.move(_PATIENCE)
         me = self._clock.runner()
@@ -199,9 +203,9 @@ class Chain:
                     return _tells_nothing  # each goes alone
                 assert seen.known is not None
                 base = seen.known.record
-            group = Group(base, fresh=False)  # some of those that take part came after it was read
+            group = Group(base, fresh=False)  # some members came after it was read
             group.helps = seen is not None
-            # those that came meanwhile take part
+            # callers that came meanwhile take part
             others = [] if term.batch is None else self.lane.more(term, term.batch)
             return self._travel(group, [leader, *others], seen, ticket, run, [])
         finally:
@@ -220,7 +224,10 @@ class Chain:
         run: str | None,
         led: list[Rider],
     ) -> Tell:
-        """Let all take part, commit, and return what tells them. ``led``: the leader's own link, which has its step."""
+        """Let all take part, commit, and return the function that answers them.
+
+        ``led``: the leader's own link, with its step.
+        """
         chain, self._kept = object(), None
         for one in handles:
             one.request.taken = True
@@ -234,7 +241,7 @@ class Chain:
             applied = altered is not None and altered.time is not None
             self._note(group, altered, run, ticket)
             if altered is not None and not applied:
-                # they go with the next chain, which has a ticket, and carries what is announced
+                # they go with the next chain, which has a ticket, and carries the announced changes
                 lost = altered._replace(pending=altered.pending or altered.queued, queued=False)
                 later += list(group.behind(lost, None))
             self.lane.back(sorted(later, key=oldest))
@@ -251,9 +258,13 @@ class Chain:
         return tell
 
     def _decide(self, group: Group, handles: Sequence[Rider]) -> tuple[list[Rider], list[Rider]]:
-        """Let the functions run, then decide the alters. Return the links that had a turn, and who waits still."""
+        """Let the functions run, then decide the alters.
+
+        Return the links that had a turn, and the callers that still wait.
+        """
         begun, later, left = list[Rider](), list[Rider](), MOST_BYTES
-        # not counted: what it carries. With 64 announced changes, no chain would have a step of its own, and send any
+        # announced changes that it carries do not count: otherwise, with 64 of them, no chain would have a step of its
+        # own, and send any
         most = STEPS + sum(step.carried is not None for step in group.steps)
         ends, cut = self._clock.monotonic() + SLOW, False
         for one in sorted(handles, key=_alters):
@@ -263,7 +274,7 @@ class Chain:
             elif link is not None:
                 link.handle = one
                 begun.append(one)
-                if group.steps:  # the commit's time is not known yet, and no older one is true
+                if group.steps:  # the commit's time is not known yet, and an older time would be wrong
                     group.record = group.record._replace(modified_at=self._clock.micros())
                 left -= group.decide(one, group.first, set())
                 cut = link.cuts
@@ -272,7 +283,7 @@ class Chain:
         return begun, later
 
     def _commit(self, group: Group, ticket: OwnTicket | None, run: str | None) -> Altered | None:
-        """Send the steps. None: nothing was sent, or nothing was applied, or the outcome is unknown."""
+        """Send the steps. None: no message was sent, or it was not applied, or its outcome is unknown."""
         if group.together is None:
             return None
         number = None if ticket is None else ticket.number
@@ -287,9 +298,9 @@ class Chain:
         return written.alters[0]
 
     def _note(self, group: Group, altered: Altered | None, run: str | None, ticket: OwnTicket | None) -> None:
-        """Note what the chain left, and whether others compete."""
+        """Note the record that the chain left, and whether others compete."""
         now = self._clock.monotonic()
-        # one that is alone for long, or that alters nothing, goes as it went before there was a chain
+        # a caller that is alone for long, or that alters nothing, goes as if there were no chain
         if len(group.members) > 1 and group.together is not None:
             self._until = now + _STAYS
             self._session.hot.note(self._id)
@@ -300,7 +311,7 @@ class Chain:
             self._competes = now + _COMPETES
 
     def _answer(self, link: Link, group: Group, altered: Altered | None) -> Answer:
-        """Return the answer to a link whose step was not applied, or that has none."""
+        """Return the answer to a link whose step was not applied, or that has no step."""
         if group.together is None and (link.base is None or link.base.version == group.first.version):
             return ALONE
         if link.step is None:
@@ -312,7 +323,7 @@ class Chain:
 
 
 def chain_at(session: Session, entity_id: int) -> Chain:
-    """Return the chain of an entity. One that was forgotten costs a lost commit."""
+    """Return the chain of an entity. A chain that was forgotten costs a lost commit."""
     chain: Chain | None = session.chains.get(entity_id)
     if chain is None:
         chain = Chain(session, entity_id)
@@ -321,7 +332,7 @@ def chain_at(session: Session, entity_id: int) -> Chain:
 
 
 def chain_for(session: ManagerSession, request: Request[Any]) -> Chain | None:
-    """Return the chain that an alter waits for; None: there is none."""
+    """Return the chain that an alter waits for; None: its entity has no open chain."""
     merge = request.merge
     if merge is None or request.verb != "alter":
         return None
@@ -331,7 +342,7 @@ def chain_for(session: ManagerSession, request: Request[Any]) -> Chain | None:
 
 
 def _leads_to(request: Any, record: Record) -> bool:
-    """Whether an alter is of this entity, as far as its path says."""
+    """Whether an alter is of this entity, according to its path or its loaded entity."""
     below = request.below
     if request.path is None or below is None:
         return request.record is not None and request.record.chain[-1].id == record.chain[-1].id
@@ -350,7 +361,7 @@ def _leads_nothing(_: Sequence[Rider]) -> Tell:
 
 
 def _tells_nothing() -> None:
-    """Answer nobody: each goes alone."""
+    """Give no caller an answer: each goes alone."""
 
 
 def _alters(handle: Rider) -> tuple[bool, int]:

@@ -1,4 +1,4 @@
-"""The combiner of one store: its lanes, and which requests take them.
+"""The combiner of one store: its lanes, and the choice of the requests that take them.
 
 One lane is for reads and one for writes, each with one connection at a time. Rare requests take no lane: a call under a
 lease, with the caller's operation id or with a reason, a move, a transaction. :mod:`metastore.operation.once` runs
@@ -31,9 +31,9 @@ class Combiner:
         self.resolve: Callable[[Lookup], Resolved] = self.finds.resolve
         """Follow a path over live nodes as far as it leads."""
         self.perform: Callable[[Session, Request[Any], Call], Any] = self.writes.run
-        """Run a request until it is committed, or settled on a value or an error."""
+        """Run a request until it is committed, or ends with a value or an error."""
 
     @classmethod
     def of(cls, session: Session) -> Combiner | None:
-        """Return the combiner of a store; None if its backend gains nothing by batches."""
+        """Return the combiner of a store; None if its backend gains nothing from batches."""
         return cls(session) if isinstance(session.backend, Batches) else None

@@ -25,7 +25,7 @@ __all__ = ["MOST_BYTES", "Decided", "Waiter", "bases", "commit", "missing"]
 Waiter = Handle[Waiting[Any], Any]
 
 PATIENCE: Final = 50
-"""How long a batch waits for others' locks (milliseconds). Then it passes over the rows that are locked."""
+"""How long a batch waits for others' locks (milliseconds). Then it skips the locked rows."""
 MOST_BYTES: Final = 4 << 20
 """How many bytes of documents one batch writes at most."""
 _SENT: Final = Unknown("the batch was interrupted")
@@ -40,11 +40,11 @@ class Decided:
     error: MetastoreError | None = None
     proposal: Proposal[Any] | None = None
     version: int = 0
-    """The version that an altering proposal makes; 0: it alters nothing."""
+    """The version that an altering proposal makes; 0: the proposal alters nothing."""
     true: bool = False
-    """The decision is true even if the batch is not applied, because it rests on a read of this batch."""
+    """The decision is valid even if the batch is not applied, because it rests on a read of this batch."""
     follows: UUID | None = None
-    """The operation of the same batch whose result it was decided on."""
+    """The operation of the same batch on whose result the decision rests."""
 
     def single(self) -> Single:
         """Return the request's commit as a member of a batch."""
@@ -55,7 +55,7 @@ class Decided:
         return Single(proposal.guards, write, one.id, one.principal, self.follows)
 
     def tell(self, result: Result | Taken | None = None) -> None:
-        """Give the request its answer; ``result``: that of its proposal, None if it proposed nothing."""
+        """Give the request its answer; ``result``: the result of its proposal, None if it proposed nothing."""
         one = self.handle.request
         if isinstance(result, str) and self.proposal is not None:
             self.error = EntityAlreadyExists(self.proposal.writes[0].event.path_after or "")
@@ -72,16 +72,16 @@ class Decided:
 
 
 def _at(value: Any, result: Result | Taken | None) -> Any:
-    """Return a value that alters of the batch led to: an entity was modified when these were committed."""
+    """Return a value that rests on alters of the batch: its entity gets the time of their commit."""
     if not isinstance(value, Entity) or not isinstance(result, Result):
         return value
     return kind_named(value.kind).entity(value.record._replace(modified_at=result.time))
 
 
 def bases(session: Session, handles: Sequence[Waiter]) -> list[Record | bool]:
-    """Return the record that each request begins with: the one in hand, else the one at its path.
+    """Return the record that each request begins with: the loaded one, else the one at its path.
 
-    False: nothing is at its path. True: the request names no path.
+    False: no entity is at its path. True: the request names no path.
     """
     requests = [handle.request for handle in handles]
     wanted = {one: Find(one.path, one.below) for one in requests if not one.record and one.path and one.below}
@@ -92,7 +92,7 @@ def bases(session: Session, handles: Sequence[Waiter]) -> list[Record | bool]:
 
 
 def missing(handle: Waiter) -> list[Decided]:
-    """Decide a request whose path leads to nothing."""
+    """Decide a request whose path leads to no entity."""
     try:
         value = handle.request.decide(None)
     except MetastoreError as error:

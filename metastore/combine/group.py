@@ -32,7 +32,7 @@ class Group:
     record: Record
     """The entity after the last decided request."""
     fresh: bool
-    """It was read in this batch."""
+    """The record was read in this batch."""
     first: Record = field(init=False)
     members: list[Decided] = field(default_factory=list)
     steps: list[AlterStep] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Group:
     def carry(self, seen: Pending) -> None:
         """Begin with the state of one snapshot: resolve the pending intents there before the group's requests."""
         if seen.known is None or seen.known.record.chain != self.first.chain:
-            self.closed = True  # the entity was renamed or dropped meanwhile: each request finds that out alone
+            self.closed = True  # the entity was renamed or dropped meanwhile: each request finds out alone
             return
         if any(intent.fences is not None for intent in seen.intents):
             self.closed = True  # a user's intent needs its own guards: the full operation helps it
@@ -73,7 +73,7 @@ class Group:
         self.record = self.record._replace(version=self.record.version + 1, doc=doc, modified_by=principal)
 
     def decide(self, handle: Waiter, seen: Record, taken: set[tuple[int, str]]) -> int:
-        """Apply a request to the record; return how many bytes it writes. One that raises Left is left out.
+        """Apply a request to the record; return how many bytes it writes. A request that raises Left is left out.
 
         ``seen``: the record that was found for the request. ``taken``: the names that others in the batch take (the
         parent's id, the key); a rename adds its own.
@@ -116,7 +116,7 @@ class Group:
         if write.scope_version is None or write.doc is not None or write.empty:
             raise Left
         if self.steps and self.together is None:
-            raise Left  # no request alters the entity, so nothing carries the intents that this record shows
+            raise Left  # no request alters the entity, so no step carries the intents in this record
         if write.place is not None:
             name = write.place.parent_id, write.place.key
             if name in taken:
@@ -127,11 +127,11 @@ class Group:
         return 0
 
     def _newest_step(self) -> UUID | None:
-        """Return the operation that leads to the present record; None: the record was read."""
+        """Return the operation that made the present record; None: the record was read."""
         return self.steps[-1].operation_id if self.steps else None
 
     def alters(self) -> AlterTogether:
-        """Return what to alter."""
+        """Return the group's alters."""
         assert self.together is not None
         return self.together._replace(steps=tuple(self.steps))
 
@@ -156,7 +156,7 @@ class Group:
                 yield handle
 
     def _lost(self, handle: Waiter, altered: Altered | None) -> None:
-        """Note what a request lost to."""
+        """Note the cause of a request's loss."""
         newest = self._newest(altered)
         if newest is not None:
             handle.request.overtaken(self.first.version, newest)
@@ -168,7 +168,8 @@ class Group:
     def left(self, altered: Altered | None, last: Result | Taken | None) -> Record | None:
         """Return the entity as the batch left it, or as the answer shows it; None: unknown, or not worth keeping.
 
-        It is worth keeping if several requests met here: more come soon. ``altered``, ``last``: see :meth:`behind`.
+        It is worth keeping if several requests met here, because more will come soon. ``altered``, ``last``: see
+        :meth:`behind`.
         """
         if isinstance(last, Result) or self.closed or len(self.members) < _SEVERAL:
             return None
@@ -190,7 +191,7 @@ class Group:
     def tell(self, altered: Altered | None, last: Result | Taken | None) -> None:
         """Give the requests their answers; ``altered``, ``last``: see :meth:`behind`.
 
-        One that gets no answer is left to the full operation.
+        A request without an answer goes to the full operation.
         """
         entity_id = self.first.chain[-1].id
         time = 0 if altered is None or altered.time is None else altered.time
@@ -202,7 +203,7 @@ class Group:
 
 
 def _only(proposal: Proposal[Any]) -> Update:
-    """Return the one write of a proposal. Raises Left for what does not fit into a batch."""
+    """Return the one write of a proposal. Raises Left for a proposal that does not fit into a batch."""
     (write,) = proposal.writes if len(proposal.writes) == 1 else (None,)
     barred = proposal.reads or proposal.exclusive or any(guard.exclusive for guard in proposal.guards)
     if not isinstance(write, Update) or barred:

@@ -1,9 +1,9 @@
 """One request that waits in a lane: its stays in the queue and in batches, and its answer.
 
 A stay begins when the request is put into the queue. It ends in one of three ways: the request has its answer, its
-batch puts it back for another stay, or it goes alone. Two threads decide about a stay, the request's and a leader's.
-An interrupt may hit either between any two lines. So each decision is one atomic step, which leaves everything that the
-other thread needs to go on.
+batch puts it back for another stay, or it goes alone. Two threads decide about a stay, the request's and a leader's. An
+interrupt may hit either between any two lines. So each decision is one atomic step, which leaves everything that the
+other thread needs to continue.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Stay:
 
     def decide(self, fate: _Fate) -> bool:
         """Take the request out of the queue; False: another thread was faster, perhaps with the same fate."""
-        mine = (fate,)  # only one of two threads that elect it may succeed
+        mine = (fate,)  # if two threads elect it, only one may succeed
         return self._fate.setdefault(None, mine) is mine
 
     @property
@@ -72,12 +72,12 @@ class _Stay:
 
     @property
     def leads(self) -> bool:
-        """Whether it was elected."""
+        """Whether the request was elected."""
         return self._fate.get(None) == ("leads",)
 
     @property
     def left(self) -> bool:
-        """Whether it gave up."""
+        """Whether the request gave up."""
         return self._fate.get(None) == ("left",)
 
     def is_in(self, term: Term) -> bool:
@@ -127,7 +127,7 @@ class Handle(Generic[Q, A]):
 
     @property
     def waits(self) -> bool:
-        """Whether it waits in the queue."""
+        """Whether the request waits in the queue."""
         return self.stay.waits
 
     @property
@@ -149,11 +149,11 @@ class Handle(Generic[Q, A]):
 
     @property
     def answered(self) -> bool:
-        """Whether it has its answer or its error."""
+        """Whether the request has its answer or its error."""
         return self._value is not _NOTHING or self._error is not None
 
     def catch_up(self) -> None:
-        """Go on with the next stay, if a leader was interrupted when it put the request back."""
+        """Continue with the next stay, if a leader was interrupted when it put the request back."""
         newest = self.stay.newest()
         if newest is not self.stay:
             self.stay = newest
@@ -164,7 +164,7 @@ class Handle(Generic[Q, A]):
         return self.answered or self.stay.leads or self.stay.is_over
 
     def take(self, alone: Callable[[Resign], A]) -> A:
-        """Return the answer, or raise the error; without one, return what ``alone`` does."""
+        """Return the answer, or raise the error; without either, return the result of ``alone``."""
         error, self._error = self._error, None
         if error is not None:
             try:
@@ -198,4 +198,4 @@ class Batch(Block):
 
 
 def _nothing() -> None:
-    """Resign where another leads."""
+    """Resign although another thread leads: do nothing."""

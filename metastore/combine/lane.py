@@ -1,17 +1,17 @@
-"""A lane: the first request goes at once, and those that come meanwhile go together after it.
+"""A lane: the first request goes at once, and the requests that come meanwhile go together after it.
 
 Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit does it::
 
     answer = lane.run(request, ends, alone=…, together=…)
 
-* Nothing is in flight: the calling thread *leads*. It calls ``alone(resign)`` and returns what that returns. No other
-  thread takes part, so that one client pays for nothing.
-* Another thread leads: the request waits in a queue. When the leader's message is answered, it elects one of those that
-  wait. The elected thread calls ``together(handles)`` for itself and all that wait with it, at most ``most``.
-  ``together`` sends one message. It returns a function that gives each :class:`Handle` its answer; that function runs
-  when the next leader has begun.
+* Nothing is in flight: the calling thread *leads*. It calls ``alone(resign)`` and returns the result. No other thread
+  takes part, so a single client has no overhead.
+* Another thread leads: the request waits in a queue. When the leader's message is answered, it elects one of the
+  waiting requests. The elected thread calls ``together(handles)`` for itself and all that wait with it, at most
+  ``most``. ``together`` sends one message. It returns a function that gives each :class:`Handle` its answer; that
+  function runs when the next leader has begun.
 * A handle that ``together`` puts back (:meth:`Lane.back`) goes with the next batch. If it is the leader's own, its
-  thread leads that one too: it runs already, and need not be woken.
+  thread leads that batch too: it runs already, and need not be woken.
 * A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole affects none of its
   members: each is tried again alone, and meets its own error. (Where the batch got no connection, each has waited for
   one as long as it may, and fails.)
@@ -19,17 +19,17 @@ Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit doe
 **Deadlines.** A request waits in the queue until ``ends``, then leaves it and raises ``expired()``. If its time ends
 while it is in a batch, its thread waits no longer: it runs ``alone()``, which knows what may be in flight.
 
-**Leaders that do not come back.** Correctness does not rest on one leader: the term only says which thread sends next.
-If nothing has happened for ``patience``, a waiting thread takes over and leads beside the old leader, on another
+**Leaders that do not come back.** Correctness does not depend on a single leader: the term only says which thread sends
+next. If nothing has happened for ``patience``, a waiting thread takes over and leads beside the old leader, on another
 connection. So a message that waits for a locked row, a dead thread, or an interrupt between two lines delays the others
-by no more than that. An error or an interrupt in the leader hands the lane on at once. A request whose batch is over
-without its answer goes alone, even if an interrupt kept the leader from saying so (:class:`~.handle.Batch`). A forked
+by no more than that. An error or an interrupt in the leader hands the lane on at once. A request whose batch ended
+without its answer goes alone, even if an interrupt kept the leader from telling it (:class:`~.handle.Batch`). A forked
 child begins with an empty lane.
 
-**Who looks.** A look costs a thread or a task its sleep, so not all that wait may look often. One of them, the
-*watcher*, looks after each ``patience`` whether a leader is stuck. It is the newest of the queue, which waits longest.
-The others look seldom, all of them together ``_LOOKS`` times a second: whether an interrupt has lost them, or the
-watcher. The work that a call makes for the lane does not depend on the number of waiting calls.
+**The watcher.** A look costs a thread or a task its sleep, so not all that wait may look often. One of them, the
+*watcher*, looks after each ``patience`` whether a leader is stuck. It is the newest in the queue, which will wait
+longest. The others look seldom, all of them together ``_LOOKS`` times a second: whether an interrupt has lost them, or
+the watcher. The work that a call makes for the lane does not depend on the number of waiting calls.
 
 **Threads and tasks.** A request waits with a waker of the lane's clock: a thread waits on a lock, a task of an event
 loop lets other tasks run. A leader is then a task. :meth:`Lane.submit` and :meth:`Lane.result` are the two halves of
@@ -57,16 +57,16 @@ A = TypeVar("A")
 MOST: Final = 64
 """How many requests travel together at most."""
 PATIENCE: Final = 0.2
-"""How long one leader may take before a waiter leads beside it (seconds)."""
+"""How long a leader may take before a waiter leads beside it (seconds)."""
 _log = logging.getLogger("metastore.combine")
 _GATHERS, _SEVERAL = 0.0001, 4
-"""How long a leader waits for others (seconds) if the last batch had several requests. ``sleep(0)`` lets only few
-threads run. In the mix with 64 threads, this took 10 % off the clients' processor time, and half off the p99."""
+"""How long a leader waits for others (seconds) if the last batch had several requests. ``sleep(0)`` lets only
+few threads run. In the mix with 64 threads, the wait cut the clients' processor time by 10 %, and the p99 by half."""
 _LOOKS = 250
-"""How often all that wait look, together (in a second). Fewer than ``PATIENCE * _LOOKS`` look after each patience."""
+"""How many looks a second all waiting requests share; each looks once a patience, if few enough wait."""
 _CANDIDATES = 8
-"""So many of the oldest requests that wait, and the newest, are candidates for the next leader: the one with the most
-time left leads. If the oldest ones have hardly any, a batch that one of them leads fails for all."""
+"""This many of the oldest waiting requests, and the newest, are candidates for the next leader: the one with the most
+time left leads. If a request with hardly any time left led, its batch would fail for all."""
 
 
 Tell = Callable[[], None]
@@ -98,10 +98,10 @@ class Lane(Generic[Q, A]):
         """Begin with an empty queue. In a forked child, the waiting requests belong to the parent."""
         self._pid = process_id()
         self._token = threading.Lock()
-        """Taken while a thread leads, or is elected and has not begun. No thread ever waits for it."""
+        """The token is taken while a thread leads, or is elected and has not begun. No thread ever waits for it."""
         self._term = Term()
         self._queue: deque[Handle[Q, A]] = deque()
-        """In the order of their numbers. Those that wait no more are still there, until they are at its head."""
+        """The requests in the order of their numbers. A request that no longer waits stays until it is at the head."""
         self._watcher: Handle[Q, A] | None = None
         self._numbers = count()
         self._size = 0
@@ -137,7 +137,7 @@ class Lane(Generic[Q, A]):
         return term
 
     def leave(self, term: Term, again: Handle[Q, A] | None = None) -> None:
-        """End a term, unless it has ended, and let the next one begin; ``again`` leads it, if it waits."""
+        """End a term, unless it has ended, and let the next term begin; ``again`` leads it, if it waits."""
         if term.end():
             self._elect(again)
 
@@ -184,7 +184,7 @@ class Lane(Generic[Q, A]):
                 return handle.take(alone)
 
     def back(self, handles: Sequence[Handle[Q, A]]) -> None:
-        """Let requests of a batch whose answer has come go with the next one, before those that wait already."""
+        """Let requests of an answered batch go with the next batch, before those that wait already."""
         for handle in reversed(handles):
             stay = handle.stay.following()
             if stay is not None:
@@ -217,7 +217,7 @@ class Lane(Generic[Q, A]):
         return bool(candidates) and candidates[0].number < number
 
     def _woken(self, handle: Handle[Q, A]) -> bool:
-        """Wait until there is something to do for the request; False: its time was over while it was in the queue."""
+        """Wait until the request can continue; False: its time was over while it was in the queue."""
         while True:
             handle.catch_up()
             left = handle.ends - self._clock.monotonic()
@@ -234,7 +234,7 @@ class Lane(Generic[Q, A]):
                 return True
 
     def _next_look(self, handle: Handle[Q, A]) -> float:
-        """Return after how long a request looks again (seconds). It watches, if no other does."""
+        """Return after how long a request looks again (seconds). It becomes the watcher, if there is none."""
         if not handle.waits:  # it is in a batch already; few requests are
             return self._patience
         if self._watcher is None or not self._watcher.waits:
@@ -242,14 +242,14 @@ class Lane(Generic[Q, A]):
         return self._patience if self._watcher is handle else max(self._patience, len(self._queue) / _LOOKS)
 
     def _let_watch(self) -> None:
-        """Wake the newest request, so that it watches, if the watcher waits no more."""
+        """Wake the newest request, so that it watches, if the watcher no longer waits."""
         if self._watcher is not None and not self._watcher.waits and (candidates := self._candidates()):
             candidates[-1]._waker.wake()  # noqa: SLF001
 
     def _look_after(self, handle: Handle[Q, A], term: Term, left: float) -> None:
         """Make sure that a thread leads, because nothing has happened for a while.
 
-        ``term``: the one that was open before.
+        ``term``: the term that was open before.
         """
         if self._is_lost(handle):
             self._queue.appendleft(handle)
@@ -259,9 +259,9 @@ class Lane(Generic[Q, A]):
             self._take_over(term)
 
     def _is_lost(self, handle: Handle[Q, A]) -> bool:
-        """Whether a waiting request is not in the queue: an interrupt hit the leader that put it back.
+        """Whether a waiting request is missing in the queue: an interrupt hit the leader that put it back.
 
-        In the queue, it would be behind older ones only. (If it was passed by one, it is put there twice.)
+        In the queue, it would be behind older requests only. (If a younger one has passed it, it is put there twice.)
         """
         try:
             return self._queue[0].number > handle.number
@@ -298,11 +298,11 @@ class Lane(Generic[Q, A]):
                 _log.debug("a batch failed, and its %d requests go alone: %r", len(batch.members) + 1, error)
 
     def _take(self, term: Term, met: dict[Handle[Q, A], None]) -> None:
-        """Take those that wait, the oldest first, as many as may travel with the leader; add them to ``met``.
+        """Take waiting requests, the oldest first, as many as may travel with the leader; add them to ``met``.
 
-        Each is noted before it is taken, so that an interrupt forgets none. A request may be in the queue twice. One
-        whose time is over gives up, even if its thread has not noticed yet: late answers would make those behind it
-        late too.
+        Each is noted before it is taken, so that an interrupt forgets none. A request may be in the queue twice. A
+        request whose time is over gives up, even if its thread has not noticed yet: late answers would make those
+        behind it late too.
         """
         taken, now = 1, self._clock.monotonic()
         while taken < self._most:
@@ -319,7 +319,7 @@ class Lane(Generic[Q, A]):
         self._let_watch()
 
     def _forget(self, handle: Handle[Q, A]) -> None:
-        """Remove a request that waits no more from the head of the queue. It is decided first: no interrupt loses it.
+        """Remove a request that no longer waits from the head of the queue. It was decided: no interrupt loses it.
 
         (To remove from a deque is atomic: no handle compares by Python code.)
         """
@@ -354,11 +354,11 @@ class Lane(Generic[Q, A]):
         return None
 
     def _best(self, candidates: Sequence[Handle[Q, A]]) -> Handle[Q, A]:
-        """Return the one with the most time left. Where each goes by itself, the oldest."""
+        """Return the candidate with the most time left; the oldest, if each request goes by itself."""
         return max(candidates, key=_ends) if self._most > 1 else candidates[0]
 
     def _candidates(self) -> list[Handle[Q, A]]:
-        """Return the oldest requests that wait, and last the newest; []: none waits.
+        """Return the oldest waiting requests, and last the newest; []: no request waits.
 
         Remove those before the oldest whose wait is over.
         """
@@ -382,7 +382,7 @@ class Lane(Generic[Q, A]):
         return [one for one in found if one is first or one.waits]
 
     def _leads(self, handle: Handle[Q, A]) -> bool:
-        """Let a request lead, if it waits still."""
+        """Let a request lead, if it still waits."""
         stay = handle.stay
         if not stay.decide("leads"):
             return False

@@ -1,8 +1,8 @@
 """Keep the entities that the last batch altered, so that the next batch begins with them, without a read.
 
 If all requests alter one entity, one batch follows the other. A read between them would take as long as the commit, and
-let another process commit meanwhile. A kept record is a guess: the commit checks guards, place and version, as for an
-entity in hand. An error that rests on a guess reaches no caller; the full operation looks again.
+let another process commit meanwhile. A kept record is a guess: the commit checks guards, place and version, as for a
+loaded entity. An error that rests on a guess reaches no caller; the full operation looks again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LastBatch:
         self._run: str | None = None
 
     def guess(self, requests: Iterable[Waiting[object]], run: str | None) -> None:
-        """Let alters by path begin with what the last batch left, in the same run of the server."""
+        """Let alters by path begin with the records that the last batch left, in the same run of the server."""
         if run != self._run:
             return
         for one in requests:

@@ -21,11 +21,11 @@ from metastore.port.writes import Update
 __all__ = ["ALONE", "SETTLED", "SLOW", "STEPS", "Answer", "ChainLane", "End", "Link", "Rider", "fits", "oldest"]
 
 SLOW: Final = 0.02
-"""A function that takes longer cuts its chain, and no function begins in a chain that has taken longer (seconds)."""
+"""A function that takes longer (seconds) cuts its chain, and no function begins in a chain that has taken longer."""
 STEPS: Final = 64
 """How many steps a chain has at most."""
 _ENOUGH: Final = 1.0
-"""One with less time left leads only if all others have as little (seconds)."""
+"""A caller with less time left leads only if no other has more (seconds)."""
 Rider = Handle[Any, Any]
 """An alter (:class:`~.waiting.Waiting`) or a function (:class:`~.link.Link`) that waits."""
 SETTLED: Final = "settled"
@@ -35,7 +35,7 @@ ALONE: Final = "alone"
 Answer = CommitOutcome | Literal["settled", "alone"]
 
 End = Commit | Literal["value", "cut", "gone"]
-"""How a turn ended: with a step; with a value or an error; with something else; or its caller was interrupted."""
+"""The end of a turn: a step; a value or an error ("value"); anything else ("cut"); an interrupted caller ("gone")."""
 
 
 class Link:
@@ -56,7 +56,7 @@ class Link:
 
     @property
     def request(self) -> Link:
-        """The link itself, which has the verb of a request."""
+        """The link itself, which has the interface of a request."""
         return self
 
     @property
@@ -65,11 +65,11 @@ class Link:
 
     @property
     def base(self) -> Record | None:
-        """The state on which its function runs; None: it has no turn yet."""
+        """The state on which its function runs; None: it has had no turn yet."""
         return None if self._turn is None else self._turn[0]
 
     def end(self, end: End) -> bool:
-        """Let its turn end; False: it had ended, because the leader waits no longer. (``setdefault`` is atomic.)"""
+        """End its turn; False: the turn had ended, because the leader no longer waits. (``setdefault`` is atomic.)"""
         mine = self._end.setdefault(None, end) is end
         if self._turn is not None:
             self._turn[1].wake()
@@ -77,7 +77,7 @@ class Link:
 
     @property
     def step(self) -> Commit | None:
-        """What it adds to the chain."""
+        """The step that it adds to the chain."""
         end = self._end.get(None)
         return end if isinstance(end, Commit) else None
 
@@ -108,14 +108,17 @@ class Link:
             self._end.setdefault(None, "cut")
         end = self._end[None]
         if isinstance(end, Commit):
-            return Proposal(own_guards(record.chain), end.writes, _committed)  # those of an alter, which travels along
+            return Proposal(own_guards(record.chain), end.writes, _committed)  # as of an alter, which travels along
         if end == "value":
             return SETTLED
         raise Left
 
     def lost(self, *_: object) -> None:
-        """Note that its chain was not applied: nothing of it is in doubt. Its caller counts that by the answer."""
-        self.doubt = None  # one that asked what became of it would pay a commit for that
+        """Note that its chain was not applied: its outcome is not in doubt.
+
+        Its caller counts the loss from the answer.
+        """
+        self.doubt = None  # otherwise the caller would look up its outcome, which costs a commit
 
     overtaken = outdated = hindered = queued = lost
 
@@ -124,7 +127,7 @@ class Link:
 
 
 def fits(one: Commit, base: Record) -> bool:
-    """Whether a commit does nothing but alter this entity, or read it, on this state."""
+    """Whether a commit only alters or reads this entity, on this state."""
     rare = one.leases or one.evidence or one.publishes or one.carries or one.skip_existing or one.overlook
     bound = (one.caller, one.held, one.advance, one.reason, one.ticket)
     node, parents = base.chain[-1], {n.id: n.scope_version for n in base.chain[:-1]}
@@ -154,12 +157,12 @@ class ChainLane(Lane[Any, Any]):
         self._may_take, self._moved = 0.0, 0.0
 
     def move(self, may_take: float) -> None:
-        """Note that the leader does the next thing, and how long that may take (seconds)."""
+        """Note that the leader does its next task, and how long that may take (seconds)."""
         self._may_take, self._moved = may_take, self._clock.monotonic()
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the leader takes longer."""
+        """Whether the leader takes longer than it may."""
         return self._clock.monotonic() - self._moved > self._may_take
 
     @property
@@ -172,9 +175,9 @@ class ChainLane(Lane[Any, Any]):
         return super()._leads(handle)
 
     def _best(self, candidates: Sequence[Rider]) -> Rider:
-        """Return the oldest: a function that leads may go alone, so the oldest would wait for all that come later.
+        """Return the oldest: a leading function may go alone, so otherwise the oldest would wait for all later ones.
 
-        One with hardly any time could not wait for its turn among the processes: it is better taken along.
+        A caller with hardly any time could not wait for its turn among the processes: it is better taken along.
         """
         enough = self._clock.monotonic() + _ENOUGH
         fit = [one for one in candidates if one.ends > enough]
@@ -185,14 +188,14 @@ class ChainLane(Lane[Any, Any]):
             super()._take_over(term)
 
     def commits(self, term: Term) -> bool:
-        """Note that the leader of a term commits; return whether it leads still, and others wait."""
+        """Note that the leader of a term commits; return whether it still leads, and others wait."""
         leads = self._term is term
         if leads:
             self.move(PATIENCE)
         return leads and bool(self._queue)
 
     def more(self, term: Term, batch: Taken) -> list[Rider]:
-        """Take those that wait; return all that were taken in this term, the oldest first."""
+        """Take the waiting callers; return all that were taken in this term, the oldest first."""
         self._take(term, batch.members)
         return sorted([one for one in batch.members if one.stay.is_in(term)], key=oldest)
 
@@ -205,7 +208,7 @@ class ChainLane(Lane[Any, Any]):
                 handle.stay.end()
 
     def give_up(self, handle: Rider) -> None:
-        """Leave the queue, or let the next one lead."""
+        """Leave the queue, or let the next caller lead."""
         handle.stay.decide("left")
         if handle.leads:
             self.leave(handle.stay.term)
@@ -213,7 +216,7 @@ class ChainLane(Lane[Any, Any]):
 
 
 def oldest(handle: Rider) -> int:
-    """Return what sorts those that wait: who came first is first."""
+    """Return the sort key of a waiting caller: the oldest comes first."""
     return handle.number
 
 

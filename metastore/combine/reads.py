@@ -1,8 +1,8 @@
 """The lane of reads: reads by path that travel together.
 
 A batch looks a path up by its last name, below the parents that led there last time. One statement finds all names, and
-checks in the same snapshot that these parents stand where they stood. Where one has moved, a second message follows all
-of these paths from the root. If no parents are remembered, the request reads its whole path by itself.
+checks in the same snapshot that these parents have not moved. If one has moved, a second message follows all of these
+paths from the root. If no parents are remembered, the request reads its whole path by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEEPEST = 16
 
 
 class Find(NamedTuple):
-    """A path to look up, and where its last name was seen last."""
+    """A path to look up, and the place where its last name was last seen."""
 
     path: Lookup
     below: Below
@@ -79,7 +79,7 @@ class Finds:
 
 
 def found_together(session: Session, wanted: Sequence[Find]) -> list[Resolved]:
-    """Return what each path leads to."""
+    """Return the result of each path."""
     asked = {one.below.asked: one.below for one in wanted}
     found = dict(zip(asked, batches(session).find_below(list(asked.values())), strict=True)) if asked else {}
     moved = list(dict.fromkeys([one.path for one in wanted if found[one.below.asked] is True]))
@@ -101,7 +101,7 @@ def batches(session: Session) -> Batches:
 
 
 def below(session: Session, lookup: Lookup) -> Below | None:
-    """Return where to look for the last name of a path; None: its parents are unknown."""
+    """Return the place to look for the last name of a path; None: its parents are unknown."""
     names = lookup.names
     if lookup.start is not ROOT or len(names) > _DEEPEST:
         return None
@@ -112,7 +112,7 @@ def below(session: Session, lookup: Lookup) -> Below | None:
 
 
 def below_parents(parents: tuple[Node, ...], path: Lookup) -> Below:
-    """Return where to look for the last name of a path whose parents are known."""
+    """Return the place to look for the last name of a path whose parents are known."""
     return Below(parents, path.families[-1], key_under(parents[-1] if parents else ROOT, path.names[-1]))
 
 

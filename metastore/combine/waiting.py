@@ -32,8 +32,11 @@ __all__ = ["ROUNDS", "Left", "Waiting", "waiting"]
 T = TypeVar("T")
 
 ROUNDS: Final = 4
-"""How many batches a request loses before it is announced. A lost batch costs one round trip for all its members, an
-announced change several for itself: with two processes on one hot table, 4 took 40 % less processor time than 2."""
+"""How many batches a request loses before it is announced.
+
+A lost batch costs one round trip for all its members, an announced change several for itself: with two processes on one
+hot table, 4 took 40 % less processor time than 2.
+"""
 _UNDER_WAY: Final = Unknown("its batch was under way when its time was over")
 
 
@@ -53,54 +56,54 @@ class Waiting(Generic[T]):
     started: float
     ends: float
     path: Lookup | None
-    """The path that names its entity, if one does."""
+    """The path that names its entity, if it has one."""
     below: Below | None
-    """Where to look for its entity; None: the call has the entity in hand, or needs none."""
+    """The place to look for its entity; None: the call has a loaded entity, or needs no entity."""
     record: Record | None
-    """The entity in hand, or its state after a lost batch: a guess, which the commit checks."""
+    """The loaded entity, or its state after a lost batch: a guess, which the commit checks."""
     run: str | None
-    """The run of the server in which all this was found: in another one, the full operation reads."""
+    """The run of the server in which all this was found: in another run, the full operation reads."""
     found: Resolved | None = None
-    """What the last batch that looked there found at its path."""
+    """The result of the last batch that looked its path up."""
     lost: int = 0
     """How many batches it lost."""
     moved: int = 0
     """How many of these batches it lost because its entity was renamed, dropped or replaced meanwhile."""
     stood: tuple[int, int] | None = None
-    """The entity, by id and scope version, if the last batch lost and its answer does not say why."""
+    """The entity's id and scope version, if the last batch lost and its answer does not say why."""
     announce_on: int | None = None
     """The entity on which the full operation announces the change, before any other attempt; None: on none."""
     doubt: Unknown | None = None
     """A message with the change was sent, and its outcome is not known yet."""
 
     taken: bool = False
-    """It was in a batch."""
+    """Whether it was in a batch."""
     under_way: set[object] = field(default_factory=set)
     """The batches that may still decide and send it: at most one, except at the instant when a leader is replaced."""
     followed: Lookup | None = None
-    """The path of a new entity's parents, if it was decided on where that led last."""
+    """The path of a new entity's parents, if the decision rests on the remembered nodes of this path."""
     given_up: bool = False
-    """It goes alone, or its caller was interrupted. A batch that has not decided it yet leaves it out."""
+    """Whether it goes alone, or its caller was interrupted. A batch that has not decided it yet leaves it out."""
 
     @property
     def creates(self) -> bool:
-        """Whether it makes something new, and so rests on nothing that a batch finds."""
+        """Whether it creates an entity, and so rests on no record that a batch finds."""
         return self.request.verb == "create"
 
     def saw(self, found: Resolved) -> None:
-        """Note what its batch found at its path, and where to look the next time."""
+        """Note the result of its path in its batch, and the place to look the next time."""
         self.found = found
         if found.record is not None and self.path is not None:
             self.below = below_parents(found.nodes[:-1], self.path)
 
     def decide(self, found: Record | None) -> Proposal[T] | T:
-        """Return what to commit, or the value of a call that changes nothing. Raises the call's error, and Left."""
+        """Return the proposal, or the value of a call that changes nothing. Raises the call's error, and Left."""
         if self.given_up or self.run != self.session.backend.origin.run:
             raise Left
         return self.request.attempt(_Seen(self, found))
 
     def alone(self, resign: Resign) -> T:
-        """Run the full operation, which takes up what the batches left. Raises DeadlineExceeded if none was sent."""
+        """Run the full operation, which continues after the batches. Raises DeadlineExceeded if no batch was sent."""
         self.given_up = True  # set before the batch is looked at: the batch checks this after it has begun
         doubt = self.doubt or (_UNDER_WAY if self.under_way else None)
         if doubt is None and self.session.clock.monotonic() >= self.ends:
@@ -151,7 +154,7 @@ class Waiting(Generic[T]):
         return here
 
     def unnamed(self, parent_id: int) -> None:
-        """Try again, after a batch in which a name was not free, or a parent was not where it was seen."""
+        """Try again, after a batch in which a name was not free, or a parent had moved."""
         if self.followed is not None:
             self.session.recent.forget(self.followed)
         self._lost("name", parent_id, None)
@@ -162,7 +165,7 @@ class Waiting(Generic[T]):
         return self.lost - self.moved < ROUNDS and (self.creates or self.record is not None or self.below is not None)
 
     def hindered(self, record: Record) -> None:
-        """Try again on the same record, after a batch that met intents: the next one carries them."""
+        """Try again on the same record, after a batch that met intents: the next batch carries them."""
         self._found_again(record)
         self.record = record
         self._lost("pending", record.chain[-1].id, record.version)
@@ -181,7 +184,7 @@ class Waiting(Generic[T]):
         self.lost += 1
         session.metrics.conflict(self.request.verb, cause, entity_id, expected, self.principal)
         logs.lost(self.request.what, self.id, self.lost, cause, f"entity {entity_id}, in a batch")
-        # a mark or a locked row is not contention: announcing does not help what waits for it
+        # a mark or a locked row is not contention: to announce does not help a call that waits for it
         if self.lost - self.moved >= ROUNDS and merge is not None and cause != "ancestor":
             self._note_hot(entity_id, merge)
         if session.policy.hooks:
@@ -191,12 +194,12 @@ class Waiting(Generic[T]):
 
     def _note_hot(self, entity_id: int, merge: Merge) -> None:
         """Let the full operation begin with an announcement; other changes of the entity are announced too."""
-        self.announce_on = entity_id  # another operation may find cool what is noted as hot
+        self.announce_on = entity_id  # another operation may note as cool what was noted as hot
         self.session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
 
 
 def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | None:
-    """Return a request as one that may travel with others; None if it cannot."""
+    """Return a request in the form that can travel with others; None if it cannot."""
     assert request.where is not None
     run = session.backend.origin.run
     path: Lookup | None = None
@@ -228,12 +231,12 @@ class _Seen(View):
         super().__init__(cast(Reads, self._one), True, one.session.recent)
 
     def follow(self, path: Lookup) -> tuple[Node, ...] | None:
-        """Return where a path led last: the commit's guards check it."""
+        """Return the nodes to which a path last led: the commit's guards check them."""
         self._waiting.followed = path
         return None if self._recent is None else self._recent.at(path)
 
     def resolve(self, path: Lookup) -> Resolved:
-        """Return what the batch found. Where it stands was known before, and need not be noted."""
+        """Return the batch's result. Its place was known before, and need not be noted."""
         return self._one.resolve([path])[0]
 
     def saw(self, chain: tuple[Node, ...]) -> None:
@@ -244,7 +247,7 @@ class _Seen(View):
         return self._one.scope_version(entity_id)
 
     def trusts(self, entity: Entity) -> bool:
-        """Whether the attempt may use an entity in hand: a new entity's parent, which the commit's guards check."""
+        """Whether the attempt may use a loaded entity: a new entity's parent, which the commit's guards check."""
         if self._one.shows(entity.id) or not (committed(self.backend, entity) and entity.record.live):
             return False
         self.guessed = True
@@ -252,7 +255,7 @@ class _Seen(View):
 
 
 class _One:
-    """The reads of a batch. Any other read makes the request leave the batch."""
+    """The only reads that a batch offers. Any other read makes the request leave the batch."""
 
     def __init__(self, one: Waiting[Any], found: Record | None) -> None:
         self._session = one.session
@@ -289,7 +292,7 @@ class _One:
         return [Known(self._found, LIVE, True, False)]
 
     def named(self, parent_id: int, family: str, key: str, _: Guards) -> RowPage[Child]:
-        """Return what has the name that was looked for: nothing, or the batch would not know it."""
+        """Return None for the name that was looked for: the batch would not know the name if an entity had it."""
         below = self._below
         asked = below is not None and (below.parents[-1].id if below.parents else ROOT.id, below.family, below.key)
         if self._found is not None or asked != (parent_id, family, key):

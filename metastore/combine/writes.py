@@ -1,8 +1,8 @@
-"""The lane of writes: which requests travel together, and when one leaves its batch.
+"""The lane of writes: the choice of requests that travel together, and the ways in which one leaves its batch.
 
 :mod:`metastore.combine.batch` has the work of a batch. A request can leave its batch in these ways:
 
-* Its entity had another version: the answer brings the newest one, and the request goes with the next batch. After
+* Its entity had another version: the answer brings the newest version, and the request goes with the next batch. After
   ``ROUNDS`` lost batches the full operation announces it, as it does for a change that lost alone.
 * Intents are pending on its entity: the next batch resolves them in the same commit, before its own requests, as a
   helper does.

@@ -1,4 +1,4 @@
-"""Find what is at a path, of whatever kind. A path that several families share needs the kind."""
+"""Find the entity at a path, of any kind. A path that entities of several kinds have needs the kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_kind", "found_at", "led_to", "lookups_of"]
 
 
 def check_kind(target: object, kind: str | None) -> None:
-    """Raise InvalidArgument for an unknown kind, for one without a path, and for an entity in hand of another one."""
+    """Raise InvalidArgument for an unknown kind, a kind without paths, and a loaded entity of another kind."""
     if kind is None:
         return
     if target is None:
@@ -29,7 +29,7 @@ def check_kind(target: object, kind: str | None) -> None:
 
 
 def led_to(reads: Reads, path: Path, kind: str | None) -> Record:
-    """Return what is at a path.
+    """Return the entity at a path.
 
     Raises EntityNotFound, DropPending, or InvalidArgument if entities of several kinds have the path.
     """
@@ -46,13 +46,13 @@ def led_to(reads: Reads, path: Path, kind: str | None) -> Record:
 
 
 def lookups_of(names: tuple[str, ...], kind: str | None) -> list[Lookup]:
-    """Return where a path of these names can lead."""
+    """Return the lookups of a path of these names, one for each family that it can lead to."""
     kinds: list[Kind] = list(KINDS.values()) if kind is None else [KINDS[kind]]
     return [Lookup(f, names) for f in dict.fromkeys(families_of(one, len(names)) for one in kinds) if f is not None]
 
 
 def found_at(names: tuple[str, ...], resolved: list[Resolved], kind: str | None) -> Record | None:
-    """Return what a path led to; None: nothing. Raises InvalidArgument if it led to several."""
+    """Return the entity that a path led to; None: no entity. Raises InvalidArgument if it led to several."""
     records = [one.record for one in resolved if one.record is not None]
     kinds = [record.chain[-1].kind for record in records]
     if len(kinds) > 1:

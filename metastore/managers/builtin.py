@@ -1,4 +1,4 @@
-"""The managers of the built-in kinds: what their ``create`` takes, in types.
+"""The managers of the built-in kinds, with the typed arguments of their ``create``.
 
 The keywords of a ``create`` are the fields that the class of its entities declares, with the same defaults: a test
 compares the two. ``create`` hands its ``locals()`` on, so that no field is named a third time.

@@ -56,7 +56,7 @@ def create_many(
 
 @dataclass
 class _Writer:
-    """Writes chunks below one parent, which is looked up once and then guessed."""
+    """The writer of chunks below one parent: it looks the parent up once, and the commits check that guess."""
 
     session: ManagerSession
     kind: Kind
@@ -117,7 +117,7 @@ class _Writer:
             perform(self.session, request, self.call)
 
     def _sealing(self, properties: object) -> Seal:
-        """Return what a row encrypts. The settings are read once, for all rows."""
+        """Return the seal that encrypts a row. The settings are read once, for all rows."""
         if self.kind is CATALOG:
             return seal_of_catalog(self.session, properties)
         if self.seal is None:

@@ -1,4 +1,4 @@
-"""A create, from the call to the entity, with the schemas above it that are missing."""
+"""A create, from the call to the entity, including missing schemas above it."""
 
 from __future__ import annotations
 
@@ -118,11 +118,11 @@ def _request(
 
 
 def _nowhere() -> None:
-    """Return the existing entity that a create changes: there is none."""
+    """Return None: a create that fails for a taken name changes no existing entity."""
 
 
 def _make_all_parents(session: ManagerSession, kind: Kind, path: Path, options: CreateOptions, call: Call) -> None:
-    """Create all missing schemas above ``path``, unless the call was made before under its operation id."""
+    """Create all missing schemas above ``path``, unless the same operation id was used before."""
     names = parse_path(path)
     for depth in range(len(names)):
         (resolved,) = session.backend.resolve([lookup(kind, names)])
@@ -133,7 +133,7 @@ def _make_all_parents(session: ManagerSession, kind: Kind, path: Path, options: 
 
 
 def _make_parent(session: ManagerSession, kind: Kind, path: Path, options: CreateOptions) -> bool:
-    """Create the first missing schema above ``path``; False if something else than a schema is missing."""
+    """Create the first missing schema above ``path``; False if an entity of another kind is missing."""
     names = parse_path(path)
     where = lookup(kind, names)
     (resolved,) = session.backend.resolve([where])
@@ -150,7 +150,7 @@ def _make_parent(session: ManagerSession, kind: Kind, path: Path, options: Creat
     try:
         create_entity(session, KINDS["schema"], names[:depth], {}, more)
     except OutcomeUnknown:
-        # Whether the schema exists is unknown, but that does no harm. The call's own operation was not sent yet.
+        # It is unknown whether the schema exists, but that does no harm: the call's own operation was not sent yet.
         own = call_from(options).operation_id or session.clock.operation_id()
         raise OutcomeUnknown(
             own,

@@ -1,4 +1,4 @@
-"""The manager of a kind that others declared; see :class:`metastore.kinds.declared.Kind`."""
+"""The manager of a kind that a caller declared; see :class:`metastore.kinds.declared.Kind`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ __all__ = ["DeclaredManager"]
 
 
 class DeclaredManager(Manager[DeclaredEntity]):
-    """Everything that a manager does, for one declared kind."""
+    """The manager of one declared kind."""
 
     @shows_options(CreateOptions)
     def create(self, path: Path, **fields: Any) -> DeclaredEntity:
         """Create an entity from the fields of its kind.
 
-        Raises EntityAlreadyExists, EntityNotFound, NotInUse, and InvalidArgument for what the kind does not allow.
+        Raises EntityAlreadyExists, EntityNotFound, NotInUse, and InvalidArgument for a field or value that the kind
+        does not allow.
         """
         options = {name: fields.pop(name) for name in list(fields) if name in CREATE_OPTIONS}
         return self._create(path, fields, cast(CreateOptions, options))

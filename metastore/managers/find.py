@@ -1,7 +1,7 @@
 """Find entities by name, kind and properties, wherever they are: page by page, each page true at one instant.
 
-There are two ways: to scan the index of names, or to walk the tree from the scope down. The shorter one is taken. Both
-hold one page at a time, and the ids of the containers still to visit. The index of names has them as they were given,
+A search either scans the index of names, or walks the tree from the scope down; it takes the shorter way. Both keep one
+page at a time in memory, and the ids of the containers still to visit. The index of names has them as they were given,
 so a catalog that folds case is always walked.
 """
 
@@ -41,15 +41,15 @@ Ask = Callable[[Search], Matches]
 
 _PAGE: Final = 500
 _TOGETHER: Final = 250
-"""The children of how many containers one statement scans at most."""
+"""How many containers' children one statement scans at most."""
 _MORE, _MOST = 4, 40
-"""How much more each page of names scans that finds little, and how many times a page at most."""
+"""By which factor a scan of names grows after a page with few matches, and how many pages it reads at once at most."""
 _FEW: Final = 1000
-"""Up to how many rows the two ways of a search are compared first."""
+"""How many rows the first comparison of the two ways counts at most."""
 _ROW, _STATEMENT = 2, 300
-"""The cost of a walk, for each row or for each container in a separate statement, in rows of a scan of names."""
+"""The cost of a walk, in rows of a scan of names: for each row, and for each container in a separate statement."""
 _BEYOND: Final = "\U0010ffff" * 256
-"""After every name."""
+"""A text that sorts after every name."""
 _ROOT: Final = Container(ROOT_ID, "root", False)
 _OTHERWISE: Final = ("env:", "file:", "sealed:", "redacted", "secret:")
 """The prefixes of values that may stand for a secret."""
@@ -60,14 +60,14 @@ class CheckedSearch:
     """A checked search."""
 
     scope: Node | None
-    """Below which entity; None: anywhere."""
+    """The entity below which the search looks; None: anywhere."""
     kind: str
-    """Empty: of any kind."""
+    """Empty: any kind."""
     glob: str
     properties: Mapping[str, str]
     recursive: bool
     text: str | None = None
-    """Without case; None: all fits."""
+    """The text to look for, case-folded; None: any entity matches."""
 
 
 def wanted(
@@ -131,11 +131,11 @@ def _no_container(backend: Backend, under: Path, missed: Sequence[tuple[Lookup, 
 def find(
     session: Session, looked_for: CheckedSearch, scope_path: str, timeout: float | None = None
 ) -> Iterator[Entity]:
-    """Yield the entities that fit, in no promised order.
+    """Yield the matching entities, in no promised order.
 
     ``scope_path`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile, and
-    DeadlineExceeded if a step finds nothing within the store's deadline, or all of them take longer than ``timeout``.
-    Raises InvalidArgument at once.
+    DeadlineExceeded if a step finds nothing within the store's deadline, or if all steps together take longer than
+    ``timeout``. Raises InvalidArgument at once.
     """
     seconds = math.inf if timeout is None else positive_seconds(timeout, "a timeout")
     looking = Looking(session.backend, _in_time(session, timing(session, "find", session.backend.find)), looked_for)
@@ -167,7 +167,7 @@ def _found(session: Session, looking: Looking) -> Iterator[Entity]:
 
 
 def named(session: Session, scope: Node | None) -> Iterator[Entity]:
-    """Yield all tags, users and groups: of the scope's metalake, or of all."""
+    """Yield all tags, users and groups of the scope's metalake, or of all metalakes."""
 
     def looking(scope: Node | None, kind: str) -> Looking:
         ask = _in_time(session, session.backend.find)
@@ -182,7 +182,7 @@ def named(session: Session, scope: Node | None) -> Iterator[Entity]:
 
 @dataclass(frozen=True)
 class Looking:
-    """The two ways to look for something: by all names, or from the scope down."""
+    """The two ways of a search: a scan of all names, or a walk from the scope down."""
 
     backend: Backend
     ask: Ask
@@ -195,16 +195,16 @@ class Looking:
 
     @property
     def prefix(self) -> str:
-        """The plain text with which the names begin."""
+        """The literal prefix of the glob."""
         return re.split(r"[*?]", self.wanted.glob, maxsplit=1)[0]
 
     @property
     def _before(self) -> str:
-        """The text before which the names end. If only one name fits: the least text that comes after it."""
+        """The upper bound of the scan of names. If only one name fits: the smallest text that sorts after it."""
         return self.prefix + ("\x01" if self.prefix == self.wanted.glob else _BEYOND)
 
     def records(self) -> Iterator[Record]:
-        """Yield the records whose names and kinds fit, and whose documents may."""
+        """Yield the records whose names and kinds match, and whose documents may match."""
         if self.walks():
             yield from self._below(self._top)
             return
@@ -219,7 +219,7 @@ class Looking:
                 yield from self._below(catalog)
 
     def walks(self) -> bool:
-        """Whether the way from the scope down is the shorter one, as counts of both say: each as far as needed."""
+        """Whether a walk reads less than a scan of names; both are counted only as far as the comparison needs."""
         scope, kind = self.wanted.scope, self.wanted.kind
         if not self.wanted.recursive or (scope is not None and (scope.fold or not self.prefix)):
             return True
@@ -237,7 +237,7 @@ class Looking:
                 return False
             most *= _MORE
 
-    # --- by all names
+    # --- the scan of names
 
     def names(self, after: tuple[Any, ...]) -> Search:
         """Return the search of the names after (name, id)."""
@@ -248,14 +248,14 @@ class Looking:
         yield from self._pages(self.names(after), [])
 
     def _folding(self, metalake: Node | None) -> list[Container]:
-        """Return the catalogs that fold case: of one metalake, or of all."""
+        """Return the catalogs that fold case, of one metalake or of all metalakes."""
         lakes = [_ROOT] if metalake is None else []
         metalakes = [one.id for top in lakes for one in self._children(top.id, "metalake")]
         above = metalakes if metalake is None else [metalake.id]
         return [one for lake in above for one in self._children(lake, "catalog") if one.fold]
 
     def _children(self, parent: int, kind: str) -> list[Container]:
-        """Return the children of a kind that is its own family."""
+        """Return the children of a kind; its family has no other kind."""
         found = list[Container]()
         every = CheckedSearch(None, kind, "*", {}, recursive=False)
         looking = Looking(self.backend, self.backend.find, every)
@@ -263,7 +263,7 @@ class Looking:
             pass
         return [one for one in found if one.kind == kind]
 
-    # --- from the scope down
+    # --- the walk from the scope down
 
     def _below(self, top: Container) -> Iterator[Record]:
         waiting, most = [top], 1
@@ -278,7 +278,7 @@ class Looking:
                 waiting += [one for one in below if kind_named(one.kind).container]
 
     def _of_all(self, search: Search, group: Sequence[Container], below: list[Container]) -> Iterator[Record]:
-        """Yield what fits below each of a group; one that has more than a page is halved."""
+        """Yield the matches below each container of a group; halve a group that has more than a page."""
         if len(group) == 1:
             yield from self._pages(replace(search, parent=group[0].id), below)
             return
@@ -292,7 +292,7 @@ class Looking:
         yield from self._of_all(search, group[middle:], below)
 
     def _parts(self, above: Container) -> Iterator[Search]:
-        """Yield what to scan of the children: all, or of a kind its family, and the families that lead to it."""
+        """Yield the searches of a container's children: all, or the wanted kind's family and those leading to it."""
         kind = self.wanted.kind
         if not kind:
             yield self._search(above.id, by_name=False, after=("", ""))
@@ -315,7 +315,7 @@ class Looking:
         return replace(search, fragment=_fragment(self.wanted.properties), most=_PAGE)
 
     def _pages(self, search: Search, containers: list[Container]) -> Iterator[Record]:
-        """Yield the records that fit; add what the scan met to ``containers``."""
+        """Yield the matching records; add the scanned children to ``containers``."""
         while True:
             batch = self.ask(search)
             containers += batch.scanned
@@ -328,8 +328,9 @@ class Looking:
 def following(search: Search, batch: Matches) -> Search:
     """Return the search of the page after ``batch``, which is not the last one.
 
-    A scan of names that finds little reads more at once. What a user does not see counts as found: the statement
-    returns only a page of it, and would read the rest of a longer scan in vain, again for each page.
+    After a page with few matches, a scan of names reads more rows at once. Matches that the user does not see count
+    too: a statement returns at most one page of them, so a longer scan would read its remaining rows in vain for each
+    page.
     """
     few = search.by_name and batch.fit * _MORE < search.most
     limit = min(search.limit * _MORE, _PAGE * _MOST) if few else _PAGE
@@ -337,7 +338,7 @@ def following(search: Search, batch: Matches) -> Search:
 
 
 def _alike(waiting: list[Container], most: int) -> list[Container]:
-    """Take at most so many containers from the end whose children are scanned alike."""
+    """Take up to ``most`` containers from the end that one statement can scan: those of the same kind and case rule."""
     group = [waiting.pop()]
     while waiting and len(group) < most and (waiting[-1].kind, waiting[-1].fold) == (group[0].kind, group[0].fold):
         group.append(waiting.pop())
@@ -350,9 +351,9 @@ def folded(record: Record) -> bool:
 
 
 def _fragment(properties: Mapping[str, str]) -> str:
-    """Return a text that the documents of all have that have the properties: the longest of them, as it is stored.
+    """Return a text that each document with these properties contains: the longest one, in its stored form.
 
-    A value that may be a secret's is stored otherwise than it is shown, and its key alone must do.
+    A value that may be a secret is not stored as it is shown, so only its key is used.
     """
     pairs = [(key, value, value.startswith(_OTHERWISE)) for key, value in properties.items()]
     texts = [f"{to_json(key)}:" if hidden else to_json({key: value})[1:-1] for key, value, hidden in pairs]

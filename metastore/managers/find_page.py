@@ -1,12 +1,12 @@
-"""Find entities page by page: a call looks for a bounded time, says how far it is, and its token goes on from there.
+"""Find entities page by page: each call searches for a bounded time; the token that it returns continues the search.
 
 A search for a name reads the index of names, if it may be large. Everything else walks the tree, depth first, each
 container kind by kind, in the order of keys.
 
-A token tells a user nothing that is hidden. It holds the place of the last entity that the caller may see: in the
-index, or in each container on the way down. The index has hidden names too. If a user's step found nothing but those,
-its token would stand still. Then the search goes on in the tree, which skips hidden children in the database, and
-leaves out what the index has shown.
+A token reveals nothing that is hidden from the user. It holds the place of the last entity that the caller may see: in
+the index, or in each container on the way down. The index has hidden names too. If a user's step found only hidden
+names, its token would make no progress. Then the search continues in the tree, which skips hidden children in the
+database, and leaves out entities that the index has shown.
 """
 
 from __future__ import annotations
@@ -37,17 +37,20 @@ __all__ = ["FoundPage", "find_page"]
 _ROWS: Final = 200
 """How many children one statement reads: their documents may be large."""
 _ALL: Final = "all"
-"""The index has shown everything that it can show: only catalogs that fold case are left."""
+"""The scan of the index is complete: only catalogs that fold case are left."""
 
 
 @dataclass(frozen=True)
 class FoundPage(Page[Entity]):
-    """What one step of a search found, and how far it is. A page without items may have a token: go on with it."""
+    """The matches of one step of a search, and its progress.
+
+    A page without items may have a token: continue with it.
+    """
 
     looked: int
     """How many entities all steps up to this one looked at, of those that the caller may see."""
     at: str | None
-    """The path of the last of them; None: this step looked at none."""
+    """The path of the last entity that this step looked at; None: it looked at no entity."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the page as plain JSON values."""
@@ -56,10 +59,10 @@ class FoundPage(Page[Entity]):
 
 @dataclass
 class _Frame:
-    """A container that is read, and how far: its children of one kind, after a key and id."""
+    """A container that is being read, and its progress: the kind of children, and the key and id of the last one."""
 
     nodes: tuple[Node, ...]
-    """The way from the root to the container, itself last; empty: the root."""
+    """The nodes from below the root to the container, itself last; empty: the root."""
     kind: str
     after: tuple[str, int] = ("", 0)
     rows: deque[Child] = field(default_factory=deque)
@@ -100,7 +103,7 @@ def _find_page(session: Session, wanted: CheckedSearch, size: int, token: str | 
 
 
 class _Step:
-    """One call: what it has found so far, and when it ends. A place is what its token holds besides the count."""
+    """One call: its matches so far, and its end. A place is the content of its token besides the count."""
 
     def __init__(self, session: Session, wanted: CheckedSearch, size: int, ends: float) -> None:
         self._session, self._backend, self._origin = session, session.backend, session.backend.origin
@@ -109,20 +112,23 @@ class _Step:
         self._text = text_of(session, wanted.text, named(session, wanted.scope))
         self._has_moved = False
         self._shown: Any = None
-        """What the index has shown: None, all that it has, or [name, id] of the last one."""
+        """The progress in the index: None (not used), complete, or [name, id] of the last entity shown."""
         self.found: list[Entity] = []
         self.looked = 0
         self.at: str | None = None
 
     def begin(self) -> list[Any] | None:
-        """Look from the beginning; return the place to go on at, or None at the end."""
+        """Search from the beginning; return the place to continue at, or None at the end."""
         looking, glob = self._looking, self._wanted.glob
         # most names that a user scans may be hidden, and a text is in documents: only names are quick to scan
         is_quick = looking.prefix or (glob != "*" and self._session.access is None)
         return self._names(("", -1)) if is_quick and not looking.walks() else self._tree(self._top())
 
     def resume(self, looked: int, way: str, shown: Any, *rest: Any) -> list[Any] | None:
-        """Go on at a place. Raises TypeError, ValueError, KeyError or IndexError for what no token holds."""
+        """Continue at a place.
+
+        Raises TypeError, ValueError, KeyError or IndexError for a place that no token can hold.
+        """
         self.looked = int(looked)
         if way == "names":
             return self._names((str(shown[0]), int(shown[1])))
@@ -132,7 +138,7 @@ class _Step:
     def _is_over(self) -> bool:
         return len(self.found) >= self._size or (self._has_moved and self._session.clock.monotonic() >= self._ends)
 
-    # --- by the index of names
+    # --- the index of names
 
     def _names(self, after: tuple[str, int]) -> list[Any] | None:
         place, search = after, self._looking.names(after)
@@ -153,7 +159,7 @@ class _Step:
         self._shown = [*place]
         return self._tree(self._top())
 
-    # --- down the tree
+    # --- the tree
 
     def _top(self) -> list[_Frame]:
         scope = self._wanted.scope
@@ -164,7 +170,7 @@ class _Step:
         return [_Frame(known.record.chain, kinds[0])] if known is not None and known.live and kinds else []
 
     def _frames(self, told: list[Any]) -> list[_Frame]:
-        """Return the frames of a token. A container that is gone, or not below the scope any more, has no rest."""
+        """Return the frames of a token. A container that is gone, or no longer below the scope, is finished."""
         places = [(int(i), str(kind), (str(key), int(last))) for i, kind, key, last in told]
         known = iter(self._backend.by_id([i for i, *_ in places if i != ROOT_ID]))
         frames, scope = list[_Frame](), self._wanted.scope
@@ -173,7 +179,7 @@ class _Step:
             if i != ROOT_ID and (one is None or not one.live):
                 continue
             nodes = () if one is None else one.record.chain
-            self._kinds(nodes[-1].kind if nodes else None).index(kind)  # raises for what no token holds
+            self._kinds(nodes[-1].kind if nodes else None).index(kind)  # raises for a place that no token can hold
             if scope is None or any(node.id == scope.id for node in nodes):
                 frames.append(_Frame(nodes, kind, after))
         return frames
@@ -205,7 +211,7 @@ class _Step:
         return self._shown != _ALL and [record.chain[-1].name, record.chain[-1].id] > list(self._shown)
 
     def _read(self, frame: _Frame) -> None:
-        """Read the next children; none, and no more, if the container is gone."""
+        """Read the next children; if the container is gone, the frame is finished without rows."""
         kind = KINDS[frame.kind]
         while True:
             guards = [(guard.id, guard.scope_version) for guard in guards_of(frame.nodes)]
@@ -219,7 +225,7 @@ class _Step:
         frame.rows, frame.is_last = deque(page.rows), not page.held or len(page.rows) < _ROWS
 
     def _kinds(self, above: str | None) -> list[str]:
-        """Return the kinds to read in a container, those that lead further down last."""
+        """Return the kinds to read in a container; container kinds come last."""
         here = [one for one in KINDS.values() if (above in one.parents if above else not one.parents)]
         chosen = [one for one in here if one.container or self._wanted.kind in ("", one.name)]
         return [one.name for one in sorted(chosen, key=lambda one: (one.container, one.name))]
@@ -234,7 +240,7 @@ class _Step:
             return False
         return self._shown != _ALL or node.fold or node.kind == "metalake"
 
-    # --- what fits
+    # --- the matches
 
     def _look(self, record: Record) -> None:
         entity = kind_named(record.chain[-1].kind).entity(record, self._origin)
@@ -252,7 +258,7 @@ class _Step:
             return wanted.properties.items() <= entity.properties.items() and (
                 self._text is None or self._text.is_in(entity)
             )
-        except UnreadableRow:  # nobody knows: its reader is told
+        except UnreadableRow:  # unknown whether it matches: reading it raises the error
             return True
 
 

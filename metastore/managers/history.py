@@ -32,7 +32,7 @@ V = TypeVar("V", bound=Version)
 
 
 def history(session: ManagerSession, kind: Kind, target: Target, unreadable: Unreadable | None) -> Iterator[Version]:
-    """Yield what happened to the entity, oldest first; rows that are damaged go to ``unreadable``."""
+    """Yield the entity's history, oldest first; ``unreadable`` gets the errors of damaged rows."""
     check_unreadable(unreadable)
     backend, origin = session.backend, session.backend.origin
     read = timing(session, "history", backend.history)
@@ -44,7 +44,7 @@ def history(session: ManagerSession, kind: Kind, target: Target, unreadable: Unr
 def history_page(
     session: ManagerSession, kind: Kind, target: Target, size: int, token: str | None, after: int = 0
 ) -> Page[Version]:
-    """Return one page of what happened to the entity, oldest first; without a token, after the version ``after``."""
+    """Return one page of the entity's history, oldest first; without a token, after the version ``after``."""
     backend, origin, after = session.backend, session.backend.origin, positive_integer(after, "a version", least=0)
 
     def entity(in_token: int | None) -> int:
@@ -69,7 +69,7 @@ def history_page(
 
 
 def _with_history(backend: Reads, kind: Kind, target: Target) -> int:
-    """Return the id of the entity, which may be a dropped one if it is in hand. Raises EntityNotFound."""
+    """Return the id of the entity; a loaded entity may be a dropped one. Raises EntityNotFound."""
     if isinstance(target, Entity):
         names_of(kind, target)
         was_committed = committed(backend, target)
@@ -101,7 +101,7 @@ def change_of(step: Step, position: str, origin: Origin) -> Change:
 
 
 def _fields(step: Step, position: str | None, origin: Origin) -> dict[str, Any]:
-    """Return the fields of a :class:`Version`, with what makes its entity."""
+    """Return the fields of a :class:`Version`, with the function that makes its entity."""
     changes, path = step.changes, step.path_after or step.path_before
     if path is not None:
         # checked here, so that a damaged path fails at this call, and not when the caller asks for the entity
@@ -121,12 +121,15 @@ def _fields(step: Step, position: str | None, origin: Origin) -> dict[str, Any]:
 
 
 def _entity(step: Step, position: str | None, origin: Origin) -> Entity | Owned | None:
-    """Return what the entity was after a step. Raises UnreadableRow."""
+    """Return the entity as it was after a step. Raises UnreadableRow."""
     return naming(lambda: entity_at(step, origin=origin), step.kind, step.entity_id, step.version, position)
 
 
 def _made(cls: type[V], fields: dict[str, Any]) -> V:
-    """Return a frozen value. Its own constructor sets field by field, which takes as long as all else of a change."""
+    """Return a frozen value.
+
+    Its own constructor sets field by field, which takes as long as the rest of reading a change.
+    """
     made = object.__new__(cls)
     made.__dict__.update(fields)
     return made

@@ -45,7 +45,7 @@ class JobTemplates(Manager[JobTemplate]):
 
 
 class Jobs(Manager[Job]):
-    """Jobs. ``metastore.jobs.submit(store, template, conf)`` makes one of a template, which a worker then runs."""
+    """Jobs. ``metastore.jobs.submit(store, template, conf)`` makes a job from a template, which a worker then runs."""
 
     @shows_options(CreateOptions)
     def create(

@@ -97,7 +97,7 @@ class Manager(Generic[E]):
         return timed(self._session, "load", self._reader.load, target, version)
 
     def load_many(self, paths: Iterable[Path]) -> list[E | None]:
-        """Return the entity at each path, or None, in one round trip."""
+        """Return the entity at each path (None: no entity), in one round trip."""
         return timed(self._session, "load_many", self._reader.load_many, paths)
 
     def exists(self, path: Path) -> bool:
@@ -151,7 +151,7 @@ class Manager(Generic[E]):
         return self._reader.names_page(parent, size, token, prefix)
 
     def history(self, target: Target, *, unreadable: Unreadable | None = None) -> Iterator[Version]:
-        """Yield what happened to the entity, oldest first. An entity in hand may be a dropped one.
+        """Yield the entity's history, oldest first. A loaded entity may be a dropped one.
 
         A damaged row raises UnreadableRow. With ``unreadable`` it is left out, and ``unreadable`` gets the error.
         """
@@ -160,7 +160,7 @@ class Manager(Generic[E]):
     def history_page(
         self, target: Target, *, size: int = 100, token: str | None = None, after: int = 0
     ) -> Page[Version]:
-        """Return one page of what happened to the entity, oldest first. See :meth:`page` and :meth:`history`.
+        """Return one page of the entity's history, oldest first. See :meth:`page` and :meth:`history`.
 
         Without a ``token``, the page begins after the version ``after``.
         """
@@ -176,7 +176,7 @@ class Manager(Generic[E]):
         expected_version: int | None = None,
         **options: Unpack[CallOptions],
     ) -> E:
-        """Apply ``changes``, merged with what others do meanwhile; return the entity.
+        """Apply ``changes``, merged with concurrent changes of others; return the entity.
 
         Nothing is written if the entity stays equal. Raises EntityNotFound; VersionConflict if ``expected_version`` or
         a change's own expectation fails; and the errors of the changes.
@@ -263,7 +263,7 @@ class Manager(Generic[E]):
         expected_version: int | None = None,
         **options: Unpack[CallOptions],
     ) -> bool:
-        """Drop the entity; False: there was nothing to drop. Raises NotEmpty without ``cascade``.
+        """Drop the entity; False: no such entity exists. Raises NotEmpty without ``cascade``.
 
         It can be restored until gc collects it.
         """
@@ -298,7 +298,7 @@ class Manager(Generic[E]):
     def restore(
         self, path: Path, *, id: int | None = None, to: Path | None = None, **options: Unpack[CallOptions]
     ) -> E:
-        """Bring back what was dropped last at ``path``, or the one with ``id``, there or at ``to``.
+        """Restore the entity that was dropped last at ``path``, or the one with ``id``, there or at ``to``.
 
         Raises EntityNotFound, or EntityAlreadyExists if the name is taken.
         """
@@ -316,10 +316,9 @@ class Manager(Generic[E]):
 
     @shows_options(CallOptions)
     def purge(self, target: Target, **options: Unpack[CallOptions]) -> bool:
-        """Remove an entity for good: a live, empty one, or by its Entity a dropped one.
+        """Remove an entity for good: a live and empty one, or a dropped one that is given as an Entity.
 
-        False: there was nothing to remove. The history goes with the entity; its entries in the feed stay for the
-        retention.
+        False: no such entity exists. The history goes with the entity; its entries in the feed stay for the retention.
         """
         call = call_of(options)
         actor = actor_of(self._session, call)

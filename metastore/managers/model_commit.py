@@ -43,7 +43,7 @@ class SeenModel:
         self.doc: Doc = plain(seen.doc)  # a copy, because the edit changes it
 
     def number(self, number_or_alias: int | str) -> int:
-        """Return the number that is meant, or raise EntityNotFound for an alias that points to nothing."""
+        """Return the number of a version, or raise EntityNotFound for an alias that points to no version."""
         if not isinstance(number_or_alias, str):
             return positive_integer(number_or_alias, "the number of a version")
         number: int | None = self.doc["aliases"].get(clean_alias(number_or_alias))
@@ -95,7 +95,10 @@ class ModelEdit(SeenModel):
         return number in self._docs
 
     def _check_alias(self, number: int, alias: str) -> None:
-        """Read the version that an alias points to, as the model says. The commit expects that version of the row."""
+        """Read the version that an alias points to, according to the model.
+
+        The commit expects that version of the row.
+        """
         # the row was read after the model, so it may differ
         if not self._read(number) or alias not in self._docs[number]["aliases"]:
             message = f"{self.path}: the alias {alias} moved meanwhile"
@@ -128,7 +131,7 @@ class ModelEdit(SeenModel):
             self._change(RemoveAlias(alias))
 
     def point(self, alias: str, number: int | None) -> bool:
-        """Let an alias point to this version, or to none; False if it does so already."""
+        """Let an alias point to this version, or to no version; False if it does so already."""
         before: int | None = self.doc["aliases"].get(alias)
         if before == number:
             return False
@@ -174,7 +177,7 @@ class ModelEdit(SeenModel):
         return dump(self._docs[number], (*[node.name for node in self.nodes], str(number)))
 
     def version(self, number: int, results: Results, actor: str | None) -> ModelVersion:
-        """Return a version as the commit left it; without results, as it is."""
+        """Return a version as the commit left it; without results, as it is now."""
         there = self._there.get(number)
         if not results:
             assert there is not None

@@ -1,7 +1,7 @@
 """Models and their versions.
 
 A version is an owned row, and its aliases are also in the model's document. A call that changes both is one commit that
-expects the versions of both. So an alias never points to nothing, nor to two versions.
+expects the versions of both. So an alias never points to a missing version, nor to two versions.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ _CHANGES: Final = (SetComment, SetProperty, RemoveProperty, SetUri, RemoveUri)
 _PAGE: Final = 1000
 """How many versions are read at once."""
 _FIRST: Final = 20
-"""How many are looked for before it is known how many there are."""
+"""How many numbers the first read asks for, before the latest number is known."""
 _ROUNDS: Final = 3
-"""How often a transaction looks for an alias: its reads do not change any more."""
+"""How often a transaction looks for an alias: repeated reads return the same."""
 
 
 class Models(Manager[Model]):
@@ -150,7 +150,10 @@ class Models(Manager[Model]):
         properties: Mapping[str, str] = _NOTHING,
         **options: Unpack[CallOptions],
     ) -> ModelVersion:
-        """Add a version, numbered one after the latest. Aliases that point to others move to it, in the same commit."""
+        """Add a version, numbered one after the latest.
+
+        In the same commit, its aliases move from other versions to it.
+        """
         names = clean_aliases(aliases)
 
         def add(seal: Seal) -> ModelVersion:
@@ -228,7 +231,7 @@ class Models(Manager[Model]):
 
     @shows_options(CallOptions)
     def drop_version(self, model: Target, number_or_alias: int | str, **options: Unpack[CallOptions]) -> bool:
-        """Drop a version and its aliases; False: there was nothing to drop. Its number is not used again."""
+        """Drop a version and its aliases; False: no such version exists. Its number is not used again."""
 
         def attempt(view: View) -> Proposal[bool] | bool:
             try:
@@ -246,7 +249,7 @@ class Models(Manager[Model]):
 
     @shows_options(CallOptions)
     def set_alias(self, model: Target, alias: str, number: int, **options: Unpack[CallOptions]) -> ModelVersion:
-        """Let an alias point to a version, instead of another if it did to one; return the version."""
+        """Let an alias point to a version, even if it pointed to another one; return the version."""
         name = clean_alias(alias)
         number = positive_integer(number, "the number of a version")
         call = call_of(options)
@@ -268,7 +271,7 @@ class Models(Manager[Model]):
 
     @shows_options(CallOptions)
     def drop_alias(self, model: Target, alias: str, **options: Unpack[CallOptions]) -> bool:
-        """Let an alias point to nothing any more; False: it did not."""
+        """Remove an alias; False: there is no such alias."""
         name = clean_alias(alias)
 
         def attempt(view: View) -> Proposal[bool] | bool:

@@ -1,4 +1,4 @@
-"""One mutation of one entity: a manager hands it over to be tried, retried and repeated under its operation id."""
+"""Run one mutation of one entity: try it, retry it, and repeat it under its operation id."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ def mutate(
     id: UUID | None = None,
     owned_rows: bool = False,
 ) -> T:
-    """Run a mutation; return the result. Raises what the attempt raises, and what ends the retries.
+    """Run a mutation; return the result. Raises the errors of the attempt, and the error that ends the retries.
 
-    It makes the call's words and its arguments from the kind and the target. ``arguments`` returns those besides the
-    target. ``name``: that of the owned row, if one is written; ``target`` is then its owner. ``owned_rows``: it writes
-    rows that the entity owns, beside the entity. The others are those of :class:`Request`.
+    It derives the call's description and its arguments from the kind and the target. ``arguments`` returns the
+    arguments besides the target. ``name``: the name of the owned row, if the call writes one; ``target`` is then its
+    owner. ``owned_rows``: the call writes rows that the entity owns, besides the entity. The other parameters are those
+    of :class:`Request`.
     """
 
     def what() -> str:
@@ -55,7 +56,7 @@ def mutate(
     if isinstance(target, Entity):
         committed(session.backend, target)  # checked before anything is announced or purged under its id
     where: Callable[[], Lookup | Entity] | None = None
-    # owned rows, and what many others may be below, do not travel with other requests
+    # owned rows, and entities with many others below, do not travel with other requests
     if isinstance(kind, Kind) and not owned_rows and not (kind.container and exclusive):
         where = partial(place_of, kind, target)
     request = Request(verb, what, attempt, replay, all_arguments, merge, exclusive, read_first, id, where=where)

@@ -1,4 +1,4 @@
-"""The keywords that every mutation takes besides its own arguments, each declared once: its type, default and meaning.
+"""The keywords that every mutation takes besides its own arguments, each declared once with type, default and meaning.
 
 A method takes them as ``**options: Unpack[CallOptions]``. Its decorator :func:`shows_options` writes them out in the
 signature and the docstring, where ``help()``, ``inspect.signature`` and editors look.
@@ -44,7 +44,7 @@ class Option:
 
 
 class BulkOptions(TypedDict, total=False):
-    """What ``create_many`` takes: who asks and why, for how long each of its commits may take (seconds), and a lease.
+    """The options of ``create_many``: who asks and why, how long each of its commits may take (seconds), and a lease.
 
     A commit under a lease requires its token. If the lease was taken over, broken or released, or has expired, nothing
     is written and LeaseLost is raised.
@@ -57,7 +57,7 @@ class BulkOptions(TypedDict, total=False):
 
 
 class CallOptions(BulkOptions, total=False):
-    """What every mutation takes besides: its operation id (or ``ms.key(…)``), under which it is applied at most once.
+    """The other options of every mutation: its operation id (or ``ms.key(…)``), under which it is applied at most once.
 
     A repeat with the same id, for as long as operations are kept, returns the first result, or
     raises the first error; with other arguments it raises OperationIdReused.
@@ -67,7 +67,7 @@ class CallOptions(BulkOptions, total=False):
 
 
 class CreateOptions(CallOptions, total=False):
-    """What every create takes besides the fields of its kind."""
+    """The options of every create, besides the fields of its kind."""
 
     comment: Annotated[str | None, Option("a text for people")]
     properties: Annotated[Mapping[str, str], Option("strings by name", MappingProxyType({}))]
@@ -77,7 +77,7 @@ class CreateOptions(CallOptions, total=False):
 
 
 def _declared(options: type) -> dict[str, Any]:
-    """Return the annotated type of each option, those of the base classes too."""
+    """Return the annotated type of each option, including those of the base classes."""
     return get_type_hints(options, include_extras=True)
 
 

@@ -203,7 +203,8 @@ class OwnedManager(Generic[O]):
     ) -> int:
         """Create or replace ``rows`` and drop others, in one commit; return how many changed.
 
-        A row that is equal already is not written, and is equal at the commit. Of rows with one name the last counts.
+        A row that is equal already is not written; the commit checks that it is still equal. Of rows with the same
+        name, the last one counts.
         """
         given = {row.name: row for row in map(checked_row, items(rows, "rows"))}
         wanted = {name: row.doc for name, row in given.items()}
@@ -264,7 +265,7 @@ class OwnedManager(Generic[O]):
     def _kept(
         self, owner_id: int, known: Mapping[str, OwnedRecord | None], written: AbstractSet[str]
     ) -> tuple[Read, ...]:
-        """Return what rows that are not written must be at the commit: equal to what is wanted, or still absent."""
+        """Return the conditions on rows that are not written: at the commit they are as wanted, or absent."""
         return tuple(
             [
                 Absent(owner_id, self._kind.name, name, owned=True)
@@ -300,7 +301,7 @@ class OwnedManager(Generic[O]):
 
     @shows_options(CallOptions)
     def drop(self, owner: Target, name: str, **options: Unpack[CallOptions]) -> bool:
-        """Drop one row; False: there was nothing to drop."""
+        """Drop one row; False: no such row exists."""
         name = clean_name(name)
 
         def attempt(view: View) -> Proposal[bool] | bool:
@@ -338,7 +339,7 @@ class OwnedManager(Generic[O]):
 
 
 def _shown(backend: Reads, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
-    """Return the next rows without those that are being dropped in steps; as many as asked for, if so many exist."""
+    """Return the next rows without those that are being dropped in steps, up to the wanted number."""
     kept: list[OwnedRecord] = []
     while True:
         page = backend.owned(owner_id, kind, after, limit, guards)
@@ -349,7 +350,7 @@ def _shown(backend: Reads, owner_id: int, kind: str, after: str, limit: int, gua
 
 
 def still(backend: Reads, nodes: tuple[Node, ...]) -> bool:
-    """Whether the path to an owner still leads there, and so did when the owner's rows were read."""
+    """Whether the path still leads to an owner, and so did when the owner's rows were read."""
     return backend.hold([(n.id, n.scope_version) for n in nodes])
 
 

@@ -1,4 +1,4 @@
-"""Owned rows before they are written, and what is encrypted in their documents."""
+"""Owned rows before they are written, and the encryption in their documents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Row:
     name: str
     doc: str
     stood: bool = False
-    """The document was stored before: encrypted values in it were not given by a caller."""
+    """True: the document was stored before, so that no caller gave the encrypted values in it."""
 
 
 def has_properties(doc: str) -> bool:
@@ -34,7 +34,7 @@ def has_properties(doc: str) -> bool:
 
 
 def sealed_row(row: Row, seal: Seal) -> tuple[Row, Mapping[str, str]]:
-    """Return a row as the call may write it, and the properties that are bound to the owner later."""
+    """Return a row that the call may write, and its properties that are bound to the owner later."""
     doc = json.loads(row.doc)
     properties = {
         key: value if row.stood and sealed_parts(value) is not None else seal.value(key, value)
@@ -44,7 +44,7 @@ def sealed_row(row: Row, seal: Seal) -> tuple[Row, Mapping[str, str]]:
 
 
 def read_doc(doc: str) -> dict[str, Any]:
-    """Return a document that has properties. Raises an error for one that is damaged."""
+    """Return a document that has properties. Raises an error if the document is damaged."""
     read: dict[str, Any] = json.loads(doc)
     {**read["properties"]}
     return read

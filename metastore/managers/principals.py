@@ -1,6 +1,6 @@
-"""The managers of who owns, and who may do, what: owners, users, groups, roles.
+"""The managers of owners, users, groups and roles.
 
-They write relations, and judge nothing: :mod:`metastore.operation.authorized` checks what a caller may do.
+They write relations and check no rights: :mod:`metastore.operation.authorized` checks what a caller may do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PRIVILEGE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
 class Owners:
-    """Who owns what: each entity has one owner at most, a user or a group."""
+    """The owners of entities: each entity has at most one owner, a user or a group."""
 
     def __init__(self, session: ManagerSession) -> None:
         self._session = session
@@ -50,16 +50,16 @@ class Owners:
 
     @shows_options(CallOptions)
     def remove(self, target: Target, owner: Target, *, kind: str | None = None, **options: Unpack[CallOptions]) -> bool:
-        """Leave ``target`` without an owner, if it is ``owner``; False: it is not."""
+        """Leave ``target`` without an owner, if ``owner`` owns it; False: ``owner`` does not own it."""
         return self._relations.detach(target, owner, kind=kind, **options)
 
     def of(self, target: Target, *, kind: str | None = None) -> User | Group | None:
-        """Return the owner of ``target`` itself; None: it has none, or a dropped one. Raises EntityNotFound."""
+        """Return the owner of ``target`` itself; None: it has no owner, or a dropped one. Raises EntityNotFound."""
         owners = leads_to(self._session, OWNER, end_of(target, OWNER.from_kinds, kind))
         return cast(User | Group, owners[0]) if owners else None
 
     def owned_by(self, owner: Target) -> Iterator[Entity]:
-        """Yield what a user or group owns, by id. Raises EntityNotFound."""
+        """Yield the entities that a user or group owns, ordered by id. Raises EntityNotFound."""
         return leading_to(self._session, OWNER, end_of(owner, OWNER.to_kinds))
 
 
@@ -90,12 +90,12 @@ class Groups(Disableable[Group]):
 
     @shows_options(CallOptions)
     def add(self, group: Target, user: Target, **options: Unpack[CallOptions]) -> None:
-        """Put a user into a group; once more is not an error. Raises EntityNotFound."""
+        """Put a user into a group; a repeated call is not an error. Raises EntityNotFound."""
         self._relations.relate(self._in(group, user), options)
 
     @shows_options(CallOptions)
     def remove(self, group: Target, user: Target, **options: Unpack[CallOptions]) -> bool:
-        """Take a user out of a group; False: it was not in it."""
+        """Take a user out of a group; False: the user was not in the group."""
         return self._relations.unrelate(self._in(group, user), lambda _: True, None, options)
 
     def _in(self, group: Target, user: Target) -> WantedRelation:
@@ -151,14 +151,14 @@ class Roles(Manager[Role]):
     def revoke(
         self, role: Target, privilege: str, on: Target, *, kind: str | None = None, **options: Unpack[CallOptions]
     ) -> bool:
-        """Take back what was granted or denied of a privilege on an object; False: there was neither."""
+        """Remove the grant and the denial of a privilege on an object; False: there was neither."""
         word = clean_privilege(privilege)
         values = [f"{effect}:{word}" for effect in ("allow", "deny")]
         wanted = WantedRelation(end_of(role, ("role",)), end_of(on, (), kind))
         return self._grants.unrelate(wanted, lambda row: row.value in values, values, options)
 
     def grants(self, role: Target) -> Iterator[Grant]:
-        """Yield what a role grants and denies, by the object's id; it reads one page at a time.
+        """Yield the grants and denials of a role, ordered by the object's id; it reads one page at a time.
 
         Raises EntityNotFound, also if the role is dropped meanwhile.
         """
@@ -167,12 +167,12 @@ class Roles(Manager[Role]):
 
     @shows_options(CallOptions)
     def assign(self, role: Target, to: Target, **options: Unpack[CallOptions]) -> None:
-        """Give a role to a user or a group; once more is not an error. Raises EntityNotFound."""
+        """Give a role to a user or a group; a repeated call is not an error. Raises EntityNotFound."""
         self._members.relate(self._has(role, to), options)
 
     @shows_options(CallOptions)
     def unassign(self, role: Target, frm: Target, **options: Unpack[CallOptions]) -> bool:
-        """Take a role from a user or a group; False: it did not have it."""
+        """Take a role from a user or a group; False: it did not have the role."""
         return self._members.unrelate(self._has(role, frm), lambda _: True, None, options)
 
     def _has(self, role: Target, member: Target) -> WantedRelation:
@@ -188,7 +188,7 @@ class Roles(Manager[Role]):
 
 
 def _check_grant(role: Record, on: Record, value: str, column: int) -> None:  # noqa: ARG001  (a Judge)
-    """Raise InvalidArgument for a privilege that an object of this kind cannot have: it would never count."""
+    """Raise InvalidArgument for a privilege that objects of this kind cannot have: it would have no effect."""
     check_privilege(effect_of(value)[0], on.chain[-1].kind)
 
 

@@ -15,8 +15,8 @@ _BATCH = 500
 def delete_trees(backend: Upkeep, roots: Sequence[int]) -> int:
     """Delete entities that are purging and all below them; return how many were deleted.
 
-    It goes down in batches: the children of a whole batch are asked for at once. Rows that another process deletes at
-    the same time are left to that process, and of several roots the others are deleted one by one then.
+    It goes down in batches: the children of a whole batch are asked for at once. If another process deletes some of the
+    rows at the same time, they are left to it, and the remaining roots are deleted one by one.
     """
     deleted = 0
     stack: list[Sequence[int]] = [roots] if roots else []
@@ -32,7 +32,7 @@ def delete_trees(backend: Upkeep, roots: Sequence[int]) -> int:
 
 
 def _delete(backend: Upkeep, ids: Sequence[int]) -> int:
-    """Delete entities, their relations first: after the end itself no index would lead from it to them."""
+    """Delete entities, their relations first: once the entity is gone, no index leads to its relations."""
     while backend.delete_relations(ids, _BATCH):
         pass
     return backend.delete_entities(ids)

@@ -1,4 +1,4 @@
-"""Reads entities of one kind: by path or by a loaded entity, and as listings of a parent's children."""
+"""Read entities of one kind: by path or by a loaded entity, and as listings of a parent's children."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Reader(Generic[E]):
         return self._session.backend  # a transaction changes its session's backend when it begins and when it ends
 
     def kept_as(self, target: Target) -> object:
-        """Return under what a cache keeps what a target means: the text of a path, as it is given; names; an id."""
+        """Return the cache's key for a target: the text of a path, as it is given; its names; or an id."""
         if isinstance(target, Entity):
             origin, here = target.origin, self._backend.origin
             mine = origin is here or origin is None or origin.database == here.database
@@ -90,7 +90,7 @@ class Reader(Generic[E]):
         return self._not_there(where, resolved) if entity is None else entity
 
     def _not_there(self, where: Lookup, resolved: Resolved) -> E:
-        """Raise the error of a path that led nowhere, unless something has come to it since."""
+        """Raise the error of a path that led nowhere, unless an entity has this path by now."""
         if resolved.free:
             raise missing(where.names, resolved.nodes)
         error = partial(absent, self._backend, where, resolved.nodes)
@@ -102,7 +102,7 @@ class Reader(Generic[E]):
         return cast(E, found) if isinstance(found, Entity) else self._there(names)
 
     def _at(self, names: tuple[str, ...]) -> Found:
-        """Return what is at a path: the entity, or the nodes as far as it leads."""
+        """Return the entity at a path; or the live nodes up to the first missing name."""
         origin = self._backend.origin
         resolved = self._session.resolve(lookup(self._kind, names))
         return self._mine(resolved.record, origin) or resolved.nodes
@@ -133,9 +133,9 @@ class Reader(Generic[E]):
         return isinstance(self._at(names) if cache is None else self._cached(cache, path, names), Entity)
 
     def _mine(self, record: Record | None, origin: Origin) -> E | None:
-        """Return the entity, if it is one of this kind and not of another of its family.
+        """Return the entity, if it is of this kind, and not of another kind in the same family.
 
-        ``origin``: that of before the read. Another thread may note a restart of the server before the answer is used.
+        ``origin`` was taken before the read: another thread may note a restart of the server before the answer is used.
         """
         if record is None or record.chain[-1].kind != self._kind.name:
             return None

@@ -1,4 +1,4 @@
-"""The managers of the crawler's own rows: which table a data set is, and what each crawl did.
+"""The managers of the crawler's own rows: the table of each data set, and the results of each crawl.
 
 Both are owned rows of the catalog that the crawler writes to. :meth:`Sources.register` creates many tables in one
 commit, with their partitions, statistics and sources.
@@ -50,8 +50,8 @@ _PAGE: Final = 1000
 class NewTable:
     """A table to create below ``parent``, with its partitions, statistics and source.
 
-    ``source`` is the name of its source, ``source_id`` and ``source_version`` are that row's (0: there is none),
-    ``source_of`` returns its fields for the table's id.
+    ``source`` is the name of its source, ``source_id`` and ``source_version`` are the id and version of that row (0: it
+    does not exist yet), ``source_of`` returns the source's fields for the table's id.
     """
 
     parent: Entity
@@ -67,7 +67,7 @@ class NewTable:
 
 
 class Sources(OwnedManager[Source]):
-    """Which table a data set is, by the name of its location."""
+    """The table of each data set, by the name of its location."""
 
     def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, SOURCE, CATALOG)
@@ -81,7 +81,7 @@ class Sources(OwnedManager[Source]):
         return self._document(name, None, {}, fields)
 
     def load_many(self, catalog: Catalog, names: Sequence[str]) -> list[Source | None]:
-        """Return the row of each name, or None, in one round trip."""
+        """Return the row of each name (None: no row), in one round trip."""
         backend, names = (
             self._session.backend,
             [clean_text(name, "the name of a source") for name in items(names, "names")],
@@ -233,7 +233,7 @@ def _owned(owner_id: int, kind: OwnedKind, names: tuple[str, ...], name: str, do
 
 
 class Crawls(OwnedManager[Crawl]):
-    """What each crawl into a catalog did, by when it began."""
+    """The results of each crawl into a catalog, by the time when it began."""
 
     def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, CRAWL, CATALOG)

@@ -67,8 +67,8 @@ class Statistics(OwnedManager[Statistic]):
     ) -> None:
         """Set values by name, in one commit; others stay. ``kind`` says what is at a path.
 
-        ``partition``: of that partition of a table. Raises EntityNotFound; InvalidArgument for a name that does not
-        begin with ``custom-``, or a value of another type.
+        ``partition``: set the values of that partition of the table. Raises EntityNotFound; InvalidArgument for a name
+        that does not begin with ``custom-``, or a value of another type.
         """
         clean = _clean_values(values)
         if partition is None:
@@ -98,7 +98,7 @@ class Statistics(OwnedManager[Statistic]):
         return self._merge(target, clean_name(partition), left, wanted, options)
 
     def of(self, target: Target, *, partition: str | None = None, kind: str = "table") -> dict[str, Any]:
-        """Return all statistics of ``target``, or of one of its partitions, by name; tools' ones are mappings.
+        """Return all statistics of ``target``, or of one of its partitions, by name; those of tools are mappings.
 
         Raises EntityNotFound.
         """
@@ -134,7 +134,7 @@ class Statistics(OwnedManager[Statistic]):
         return {name: _values(row, rows.get((PARTITION_STATISTIC.name, name))) for name, row in partitions}
 
     def _of_kind(self, target: Target, kind: str) -> OwnedManager[Statistic]:
-        """Return the manager of the statistics of such a target."""
+        """Return the manager of the statistics of a target of this kind."""
         kind = target.kind if isinstance(target, Entity) else kind
         if kind not in _MEASURED:
             raise InvalidArgument(f"statistics are of a {', a '.join(_MEASURED)}, not of {shown(kind)}")
@@ -150,7 +150,7 @@ class Statistics(OwnedManager[Statistic]):
         return partitions, view.backend.owned_by_name(owners, PARTITION_STATISTIC.name, names)
 
     def _merge(self, table: Target, partition: str, change: Any, arguments: Any, options: CallOptions) -> int:
-        """Apply ``change`` to the values of a partition; return how many there are fewer."""
+        """Apply ``change`` to the values of a partition; return how many values it removed."""
         rows = OwnedManager[PartitionStatistic](self._session, PARTITION_STATISTIC, TABLE)
 
         def attempt(view: View) -> Proposal[int] | int:
@@ -172,14 +172,14 @@ class Statistics(OwnedManager[Statistic]):
 
 
 def _values(partition: OwnedRecord | None, row: OwnedRecord | None) -> dict[str, Any]:
-    """Return the values of a partition, unless they are of an earlier one of this name."""
+    """Return the values of a partition, unless they belong to an earlier partition of this name."""
     return {} if row is None or not _fits(partition, row) else dict(json.loads(row.doc)["values"])
 
 
 def _fits(partition: OwnedRecord | None, row: OwnedRecord | None) -> bool:
-    """Whether a row is of this partition: ids grow, so that one of an earlier partition has a lower id.
+    """Whether a row belongs to this partition: ids grow, so the row of an earlier partition has a lower id.
 
-    An entity that a transaction makes has no id yet, and gets a higher one than all existing ones.
+    A row that a transaction makes has no id yet; it gets a higher id than all existing rows.
     """
     if partition is None or row is None:
         return False
@@ -196,7 +196,7 @@ def _writes(
     *,
     stale: bool,
 ) -> Iterator[Put | Delete]:
-    """Yield what writes the values of a partition; a row of an earlier partition of this name goes first."""
+    """Yield the writes of a partition's values; first delete a row of an earlier partition of this name."""
     kind = PARTITION_STATISTIC.name
     if row is not None and stale:
         yield Delete(table_id, kind, name, row.version, rows.event("drop", path, None), row.id)
@@ -207,7 +207,7 @@ def _writes(
 
 
 def revert_partition_statistics(session: ManagerSession, table: Entity, then: Reads) -> None:
-    """Give the partitions of a table the statistics that they had in ``then``, after the partitions themselves."""
+    """Give a table's partitions the statistics that they had in ``then``; revert the partitions first."""
     rows = OwnedManager[PartitionStatistic](session, PARTITION_STATISTIC, TABLE)
 
     def attempt(view: View) -> Proposal[None] | None:
@@ -229,7 +229,7 @@ def revert_partition_statistics(session: ManagerSession, table: Entity, then: Re
 
 
 def partition_contents(reads: Reads, table_id: int) -> dict[str, tuple[str, str | None]]:
-    """Return the document of each partition by name, and that of its statistics."""
+    """Return the documents of each partition and of its statistics, by the partition's name."""
     found = _by_partition(reads, table_id)
     fitting = {name: _fitting(partition, row) for name, (partition, row) in found.items()}
     return {name: (found[name][0].doc, row and row.doc) for name, row in fitting.items()}
@@ -243,7 +243,7 @@ def _by_partition(reads: Reads, table_id: int) -> dict[str, tuple[OwnedRecord, O
 
 
 def _fitting(partition: OwnedRecord | None, row: OwnedRecord | None) -> OwnedRecord | None:
-    """Return the row if it is of this partition; the same transaction may make the partition, which has no id then."""
+    """Return the row if it belongs to this partition; a partition that the same transaction makes has no id yet."""
     return row if partition is not None and partition.id and _fits(partition, row) else None
 
 

@@ -78,12 +78,12 @@ class Policies(_Attachable[Policy]):
 
     @shows_options(CallOptions)
     def disable(self, target: Target, **options: Unpack[CallOptions]) -> Policy:
-        """Disable the policy: it stays attached, and says that it is not in force. Return it."""
+        """Disable the policy: it stays attached, but is marked as not in force. Return the policy."""
         return self.alter(target, SetEnabled(False), **options)
 
 
 def _check_allowed(target: Record, tag: Record, value: str, column: int) -> None:  # noqa: ARG001  (a Judge)
-    """Raise InvalidArgument for a value that the tag does not allow; where it names some, for none too."""
+    """Raise InvalidArgument for a value that the tag does not allow, and for a missing value if the tag names some."""
     allowed = Tag(tag).allowed_values
     if allowed and value not in allowed:
         given = "none; give one as value=" if value == NO_VALUE else repr(value)

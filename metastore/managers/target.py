@@ -46,7 +46,7 @@ T = TypeVar("T")
 Target = Path | Entity
 
 _MOST: Final = 50
-"""How often a call looks again at most."""
+"""How often a call may look again."""
 _looks: ContextVar[int] = ContextVar("looks", default=0)
 
 
@@ -64,13 +64,13 @@ def _wrong_kind(kind: Kind, target: Entity) -> InvalidArgument:
 
 
 def place_of(kind: Kind, target: Target) -> Lookup | Entity:
-    """Return what ``target`` names, before it is looked for. Raises InvalidArgument."""
+    """Return the place that ``target`` names, before any read. Raises InvalidArgument."""
     names = names_of(kind, target)
     return target if isinstance(target, Entity) else lookup(kind, names)
 
 
 def find(view: View, kind: Kind, target: Target) -> Record:
-    """Return the live entity that ``target`` means. Raises EntityNotFound, DropPending."""
+    """Return the live entity of ``target``. Raises EntityNotFound, DropPending."""
     if isinstance(target, Entity):
         if target.kind != kind.name:
             raise _wrong_kind(kind, target)
@@ -93,7 +93,7 @@ def find(view: View, kind: Kind, target: Target) -> Record:
 
 
 def by_id(backend: Reads, entity: Entity) -> Known | None:
-    """Return an entity in hand as it is now; None: it was purged, or another one has its id."""
+    """Return a loaded entity as it is now; None: it was purged, or another entity has its id."""
     (known,) = backend.by_id([entity.id])
     return known if known is not None and is_same(entity, known.record) else None
 
@@ -107,7 +107,7 @@ def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> 
 
 
 def look_again(changed: LookAgain, again: Callable[[], T]) -> T:
-    """Return what ``again`` finds, as long as the call has not looked too often. Raises VersionConflict."""
+    """Return the result of ``again``, unless the call has looked too often. Raises VersionConflict."""
     # with remembered rights, each attempt would show the ancestors and hide the entity: this attempt runs without them
     if guesses() is not None:
         raise changed
@@ -144,13 +144,13 @@ def missing_parent(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNot
 def absent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> MetastoreError:
     """The error for a path that ends after ``nodes``: its next entity is being dropped, or does not exist.
 
-    This and the next ones raise LookAgain if the entity exists now.
+    This function and the next ones raise LookAgain if the entity exists now.
     """
     return pending_at(backend, where, nodes) or missing(where.names, nodes)
 
 
 def absent_from(backend: Reads, ends: Sequence[tuple[Lookup, tuple[Node, ...]]]) -> MetastoreError:
-    """The error for a path that can be of several kinds, and of none leads further than to these nodes."""
+    """The error for a path of several possible kinds; for each kind, it ends after these nodes."""
     pending = (pending_at(backend, where, nodes) for where, nodes in ends)
     where, nodes = max(ends, key=lambda end: len(end[1]))
     return next((error for error in pending if error is not None), None) or missing(where.names, nodes)
@@ -192,10 +192,10 @@ def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
 
 @contextmanager
 def standing(view: View, chain: Sequence[Node]) -> Iterator[None]:
-    """Raise the error of a second read only if the entities of the first read are still where they were.
+    """Raise the error of a second read only if the entities of the first read have not moved.
 
-    Otherwise the two reads are of different instants, and their error describes a state that never was. Then Conflict
-    is raised, and the call is tried again.
+    Otherwise the two reads come from different instants, and the error describes a state that never existed. Then
+    Conflict is raised, and the call is tried again.
     """
     try:
         yield
@@ -212,5 +212,5 @@ def check_standing(view: View, chain: Sequence[Node]) -> None:
 
 
 def root_or_last(nodes: tuple[Node, ...]) -> Node:
-    """Return the node that new children hang below."""
+    """Return the parent of new children: the last of the nodes, or the root."""
     return nodes[-1] if nodes else ROOT

@@ -1,7 +1,7 @@
-"""Look for a text in what an entity says of itself, and in the names of its owner and of the tags on it.
+"""Search for a text in the fields of an entity, and in the names of its owner and of the tags on it.
 
-It says its name and comment, those of its columns, and its properties. The value of a property that may be a secret is
-not looked at, because whoever finds it by a guess would know it.
+The fields are its name and comment, those of its columns, and its properties. The search skips the value of a property
+that may be a secret: a match would confirm a guess of it.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = ["RELATED", "Text", "clean", "text_of"]
 
 _LONGEST: Final = 1000
 RELATED: Final[Mapping[str, Relation]] = {"tag": TAG_ON, "user": OWNER, "group": OWNER}
-"""The kinds whose names are looked at for what is related to them, and the relation that leads there."""
+"""The kinds whose names are searched on behalf of the entities related to them, and the relation between the two."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text to look for, without case, and the entities of which a tag or the owner has it in its name."""
+    """A case-folded text to look for, and the entities with a tag or an owner whose name has it."""
 
     text: str
     related: frozenset[int]
 
     def is_in(self, entity: Entity) -> bool:
-        """Whether the entity, one of its columns or properties, a tag on it or its owner has the text."""
+        """Whether the entity, a column, a property, a tag on it or its owner contains the text."""
         return entity.id in self.related or any(self.text in one.casefold() for one in _texts(entity))
 
 
 def clean(text: object) -> str | None:
-    """Return a text to look for, without case; None: all fits. Raises InvalidArgument."""
+    """Return the case-folded text to look for; None: every entity matches. Raises InvalidArgument."""
     if text is None:
         return None
     folded = clean_text(text, "the text to find").casefold()
@@ -51,7 +51,7 @@ def clean(text: object) -> str | None:
 
 
 def text_of(session: ManagerSession, text: str | None, named: Iterable[Entity]) -> Text | None:
-    """Return what to look for; ``named``: all tags, users and groups that may be related to an entity."""
+    """Return the text to look for; ``named``: all tags, users and groups that may be related to an entity."""
     if text is None:
         return None
     found = set[int]()

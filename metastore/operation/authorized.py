@@ -1,8 +1,8 @@
-"""Check a request for a user: what each of its writes needs, and the guards that keep the evidence true.
+"""Check a user's request: the right that each of its writes needs, and the guards that keep the evidence true.
 
-The attempt stays as it is, and reads only what the user sees (:mod:`metastore.governance.seen`). This module checks its
-proposal write by write, and adds the scope versions of the evidence as guards. If a right was taken away meanwhile, the
-commit finds one of these changed, and the next attempt decides again from a new read.
+The attempt is unchanged, but reads only entities that the user sees (:mod:`metastore.governance.seen`). This module
+checks its proposal write by write, and adds the scope versions of the evidence as guards. If a right was taken away
+meanwhile, the commit finds one of these changed, and the next attempt decides again from a new read.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
     def replay(steps: Sequence[Step]) -> T:
         return request.replay([step for step in steps if request.verb != "create" or step.kind != OWNER])
 
-    # announce only what an attempt was allowed to do, with the evidence for that: see _guarded
+    # announce only changes that an attempt was allowed to make, with the evidence for that: see _guarded
     arguments = request.arguments
     return replace(
         request,
@@ -91,7 +91,7 @@ def check_principal(access: Access, call: Call) -> None:
 
 
 def _ask_first(access: Access, request: Request[T], view: View, error: MetastoreError) -> None:
-    """Raise PermissionDenied if the user may not do what an attempt found this against: it is told no more."""
+    """Raise PermissionDenied in place of an attempt's error if the user lacks the right: that error tells more."""
     taken = isinstance(error, EntityAlreadyExists)
     asked = as_if_free(view, error.path) if isinstance(error, EntityAlreadyExists) else as_if_expected(view)
     with suppress(EntityNotFound, VersionConflict):  # then the call fails for another reason than a missing right
@@ -106,7 +106,7 @@ def _ask_first(access: Access, request: Request[T], view: View, error: Metastore
 
 
 def _shown(first: Step, result: object) -> list[int]:
-    """Return the ids of what the result of an earlier message shows something of."""
+    """Return the ids of the entities that the result of an earlier message shows."""
     if isinstance(result, Entity):
         return [result.id]
     if isinstance(result, Owned):
@@ -116,7 +116,7 @@ def _shown(first: Step, result: object) -> list[int]:
 
 
 def _check_seen(access: Access, request: Request[T], ids: Sequence[int]) -> None:
-    """Raise EntityNotFound if the user does not see any more what an earlier message came to."""
+    """Raise EntityNotFound if the user no longer sees the entities in the result of an earlier message."""
     nodes = access.nodes_of(list(dict.fromkeys(ids)))
     if len(nodes) < len(set(ids)) or None in access.visible(list(nodes.values())):
         what = request.what()
@@ -124,7 +124,7 @@ def _check_seen(access: Access, request: Request[T], ids: Sequence[int]) -> None
 
 
 def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | None) -> Proposal[T] | T:
-    """Return the proposal with guards that keep its evidence true; ``merge``: what the request would announce.
+    """Return the proposal with guards that keep its evidence true; ``merge``: the changes to announce.
 
     Return the value instead if nothing is left to write: see ``_without_taken``.
     """
@@ -144,7 +144,7 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     writes, finish = _owned(access, proposal, rests.known)
     guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))
     evidence, merge = rests.scopes.pairs, proposal.merge or merge
-    if any(keeps(access, write) for write in proposal.writes):  # helpers would apply it to whatever is there then
+    if any(keeps(access, write) for write in proposal.writes):  # helpers would apply it to the values of that time
         merge = None
     carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, rests.scopes))
     reads = (*proposal.reads, *dict.fromkeys(Expect(template.id, template.version) for template in templates))
@@ -156,7 +156,7 @@ def _both(one: Pairs, other: Scopes) -> Pairs:
 
 
 def _nodes_of(view: View, ids: Sequence[int]) -> dict[int, Nodes]:
-    """Return where objects stand, as the transaction has left them."""
+    """Return the nodes of objects, as the transaction has left them."""
     ids = list(dict.fromkeys(ids))
     rows = view.backend.by_id(ids)
     return {i: row.record.chain for i, row in zip(ids, rows, strict=True) if row is not None}
@@ -172,7 +172,7 @@ def with_evidence(commit: Commit, access: Access) -> Commit:
     return replace(commit, guards=guards, evidence=tuple([(g.id, g.scope_version) for g in guards]))
 
 
-# --- what a write needs
+# --- the rights that a write needs
 
 
 def _wants(access: Access, view: View, write: Write, proposal: Proposal[T]) -> Iterator[Want]:
@@ -226,7 +226,10 @@ def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iter
 
 
 def _makes_somebody_else(view: View, write: Update) -> bool:
-    """Whether it gives a user another external id: whoever has that signs in as this user. So it is like its name."""
+    """Whether an update gives a user another external id.
+
+    That needs the right to rename: who has that id signs in as this user.
+    """
     if write.event.kind != USER.name or write.doc is None:
         return False
     (row,) = view.backend.by_id([write.id])  # the write expects this version, or fails
@@ -267,7 +270,7 @@ def _wants_of_relation(write: Relate) -> Iterator[Want]:
 def _template(access: Access, view: View, write: Write) -> Iterator[JobTemplate]:
     """Yield the template of a job that is made or replaced. Raises EntityNotFound, PermissionDenied.
 
-    A job runs a command as the user of some server. So a user makes it of a template that it sees, and of nothing else.
+    A job runs a command as the user of some server. So a user may make a job only from a template that it sees.
     """
     if not isinstance(write, Insert | Update) or write.event.kind != JOB.name or write.doc is None:
         return
@@ -288,13 +291,14 @@ def _template(access: Access, view: View, write: Write) -> Iterator[JobTemplate]
     yield template
 
 
-# --- the owner of what is created
+# --- the owner of a new entity
 
 
 def _without_taken(view: View, proposal: Proposal[T], known: Mapping[int, KnownFacts]) -> Proposal[T]:
-    """Return the proposal without the inserts whose names are taken, also by what the user does not see.
+    """Return the proposal without the inserts whose names are taken, also by entities that the user does not see.
 
-    The database would skip them, and write the owners nevertheless. A name that is taken meanwhile is a conflict.
+    The database would skip these inserts, and write their owners nevertheless. A name that is taken meanwhile is a
+    conflict.
     """
     inserts = {(w.parent_id, w.family, w.key): w for w in reversed(proposal.writes) if isinstance(w, Insert)}
     rows = [*reversed(inserts.values())]
@@ -311,7 +315,7 @@ def _without_taken(view: View, proposal: Proposal[T], known: Mapping[int, KnownF
 def _owned(
     access: Access, proposal: Proposal[T], known: Mapping[int, KnownFacts]
 ) -> tuple[tuple[Write, ...], Callable[[Results], T]]:
-    """Return the writes that make the user the owner of what it creates, and what returns the call's result."""
+    """Return the writes that make the user the owner of its new entities, and the function that returns the result."""
     made = [write for write in proposal.writes if isinstance(write, Insert)]
     if not made:
         return proposal.writes, proposal.finish
@@ -335,7 +339,7 @@ def _owned(
 
 
 def _owner(made: Insert, user_id: int, path: str) -> Relate:
-    """Return the relation from what is made to its owner, whose path is ``path``."""
+    """Return the relation from a new entity to its owner, whose path is ``path``."""
     assert made.id is not None
     event = Event(OWNER, "create", None, made.event.path_after, other_path=path)
     doc = relation_doc(user_id, NO_COLUMN, NO_VALUE)

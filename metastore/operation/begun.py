@@ -1,4 +1,4 @@
-"""The state of an operation before it runs as a whole: a call that was alone at first, or batches began it."""
+"""The state of an operation that a lone first attempt, or batches, have begun, before the full operation runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Met:
     """The result of a call's first attempt; the full operation reacts to it."""
 
     error: BackendUnavailable | Conflict | None = None
-    """The database was away, or the request itself saw that it lost; all else is unset."""
+    """The database was away, or the request itself saw that it lost; then all other fields are unset."""
     proposal: Proposal[Any] | None = None
     commit: Commit | None = None
     outcome: Conflicted | Unknown | None = None
@@ -42,9 +42,10 @@ class Begun:
     lost: int = 0
     """How many batches it lost."""
     doubt: Unknown | None = None
-    """A batch with it was sent, and the answer was lost."""
+    """A batch with this call was sent, and its answer was lost."""
     announce_on: int | None = None
-    """The entity on which to announce it before any other attempt, because it lost its batches there; None: on none."""
+    """The entity on which to announce it before any other attempt, after it lost its batches there; None: no entity.
+    """
     sent: bool = False
     """A message may be in flight that writes under its id."""
     met: Met | None = None

@@ -1,4 +1,4 @@
-"""Decide what a request comes to, and make the commit that a proposal asks for: what every attempt begins with."""
+"""Begin an attempt: decide a request, and make the commit of its proposal."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["commit_of", "decide"]
 T = TypeVar("T")
 
 _PATIENCE = 50
-"""How long an exclusive operation waits for those in flight before it marks its scope (milliseconds)."""
+"""How long an exclusive operation waits for operations in flight before it marks its scope (milliseconds)."""
 
 
 def decide(
     session: Session, request: Request[T], *, trusting: bool, naming: bool = False
 ) -> tuple[Proposal[T] | T, bool, str | None]:
-    """Return what to commit, or the value that the caller gets; whether it rests on a guess; and the server's run.
+    """Return the proposal or the caller's value; whether it rests on a guess; and the server's run.
 
     ``trusting``: loaded and remembered entities may be used instead of a read. No value and no error rests on such a
     guess. ``naming``: see :class:`View`.
@@ -48,7 +48,10 @@ def commit_of(
     waits: bool,
     **more: Any,
 ) -> Commit:
-    """Return the commit of a call's proposal. ``waits``: for those in flight at its guards. ``more``: other fields."""
+    """Return the commit of a proposal.
+
+    ``waits``: wait for operations in flight at its guards. ``more``: other fields.
+    """
     return Commit(
         operation_id,
         session.principal if call.principal is None else call.principal,

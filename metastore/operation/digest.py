@@ -1,8 +1,8 @@
-"""The fingerprint of a call's arguments, which a repeat under the same operation id must have too.
+"""The fingerprint of a call's arguments, which a repeat under the same operation id must match.
 
 A secret counts in its encrypted form, so that nobody can try out values. Since the first call, the catalog may have got
-another data key, or have declared the property secret. So a fingerprint with secrets has three parts: that of all
-arguments, that of the arguments without the secrets, and the number of the data key.
+another data key, or have declared the property secret. So a fingerprint with secrets has three parts: the digest of all
+arguments, the digest of the arguments without the secrets, and the number of the data key.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def digest(request: Request[Any]) -> str:
 def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
     """Whether ``first`` is the fingerprint of a call with the arguments of ``request``, whose fingerprint is ``own``.
 
-    Secrets whose data key was destroyed since count as equal: nothing can compare them any more. Raises
+    Secrets whose data key was destroyed since count as equal, because nothing can compare them. Raises
     SecretKeyMissing, SecretKeyWrong.
     """
     (full, mask, number), (own_full, own_mask, _) = _parts(first), _parts(own)
@@ -82,7 +82,7 @@ def _sealed(value: Any) -> Iterator[Sealed]:
 
 
 def _mapped(value: Any, how: Callable[[Sealed], str | None]) -> Any:
-    """Return a JSON value with something else in the place of each secret."""
+    """Return a JSON value with each secret replaced."""
     if isinstance(value, Sealed):
         return how(value)
     if isinstance(value, dict):

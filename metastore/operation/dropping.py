@@ -1,7 +1,7 @@
 """Find out whether a missing entity, or the entity with a taken name, is being dropped in steps.
 
 A call that succeeds runs no code of this module: an entity in a drop is not live, so every read and every guard fails
-as for a dropped one. Only then does the call ask these questions.
+as for a dropped entity. Only a call that failed asks these questions.
 
 Two questions have two instants. Between them a rollback of the drop may bring the entity back, although it was live or
 in the drop at each moment of the call. So the second answer counts only if one snapshot shows that the name is neither
@@ -32,7 +32,7 @@ _Children = Callable[[int, str, str, int, tuple[str, int], int, Guards], RowPage
 class LookAgain(Conflict):
     """A missing entity exists now, or its parents have changed. A read follows the path again, a write runs again.
 
-    Each repetition means that another commit succeeded, so a read that looks again needs no wait.
+    Each repetition means that another commit succeeded, so a repeated read needs no wait.
     """
 
     def __init__(self, path: str) -> None:
@@ -41,9 +41,9 @@ class LookAgain(Conflict):
 
 
 def pending_at(backend: Reads, where: Lookup, nodes: Sequence[Node]) -> DropPending | None:
-    """Return the error for a path that ends after ``nodes``, if what comes next on it is being dropped.
+    """Return the error for a path that ends after ``nodes``, if the next entity on the path is being dropped.
 
-    Raises LookAgain if something has the name by now, or the path has changed since ``nodes`` were read.
+    Raises LookAgain if a live entity has the name by now, or the path has changed since ``nodes`` were read.
     """
     at = len(nodes)
     if at >= len(where.names):
@@ -58,7 +58,7 @@ def pending_at(backend: Reads, where: Lookup, nodes: Sequence[Node]) -> DropPend
 
 
 def dropping_named(children: _Children, parent_id: int, family: str, key: str) -> RowPage[Child]:
-    """Return what is being dropped under a name, for reads of one instant that found no live entity there."""
+    """Return the entity that is being dropped under a name, for reads of one instant that found no live one there."""
     for kind in [kind for kind in KINDS.values() if kind.family == family]:
         rows = children(parent_id, kind.name, family, DROPPING, (key, 0), 1, ()).rows
         if rows and rows[0].key == key:
@@ -67,7 +67,7 @@ def dropping_named(children: _Children, parent_id: int, family: str, key: str) -
 
 
 def pending_above(backend: Reads, chain: Sequence[Node]) -> DropPending | None:
-    """Return the error for an entity that is not live, if it or something above it is being dropped.
+    """Return the error for an entity that is not live, if it or an ancestor is being dropped.
 
     Raises LookAgain if the entity is live by now.
     """
@@ -82,7 +82,7 @@ def pending_above(backend: Reads, chain: Sequence[Node]) -> DropPending | None:
 
 
 def pending_name(backend: Reads, commit: Commit) -> DropPending | None:
-    """Return the error for a commit that did not get a name which seemed to be free, if a drop has the name."""
+    """Return the error for a commit that did not get a seemingly free name, if an entity in a drop has the name."""
     for write in commit.writes:
         path = write.event.path_after or ""
         if isinstance(write, Insert):
@@ -98,7 +98,7 @@ def pending_name(backend: Reads, commit: Commit) -> DropPending | None:
 
 
 def pending_named(backend: Reads, parent_id: int, family: str, key: str, path: str) -> DropPending | None:
-    """Return the error for a name that something has which is being dropped; ``path`` is what the error says."""
+    """Return the error for the name of an entity that is being dropped; the error names ``path``."""
     return _first(backend, backend.named(parent_id, family, key, ()).rows, path)
 
 

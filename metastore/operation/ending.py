@@ -48,7 +48,7 @@ def give_up(
                     break
                 try:
                     return ended(row.read())
-                except Conflict:  # the operation is pending, or may be claimed: neither lasts long
+                except Conflict:  # the operation is pending, or may be claimed: neither state lasts long
                     continue
             mark.remove()
         # InvalidArgument: the store was closed
@@ -65,7 +65,7 @@ def give_up(
 
 
 def clean_up(session: Session, row: OperationRow, mark: OwnMark, life: float) -> None:
-    """Remove the mark and the intent after an error or an interrupt, as far as that is possible.
+    """Remove the mark and the intent after an error or an interrupt, if the database answers.
 
     ``life``: how many seconds ago the operation may have begun.
     """

@@ -1,4 +1,4 @@
-"""Find which families a path runs through, and which guards its entity has. Pure."""
+"""Find the families on a path, and the guards of its entity. Pure."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
 
 
 def parents_of(where: Lookup) -> Lookup:
-    """Return the lookup of the parents of what ``where`` looks for."""
+    """Return the lookup of the parents of the entity that ``where`` looks for."""
     return Lookup(where.families[:-1], where.names[:-1], where.start)
 
 
 def guards_of(nodes: Sequence[Node]) -> tuple[Guard, ...]:
-    """Return the guards of an entity below ``nodes``; below the root, the root's."""
+    """Return the guards of an entity below ``nodes``; without nodes, the guard of the root."""
     return _guards_of(*nodes)
 
 
 @lru_cache(4096)
 def _guards_of(*nodes: Node) -> tuple[Guard, ...]:
-    """Remember the guards: siblings have the same ones, write after write."""
+    """Return the guards of an entity below ``nodes``, remembered: siblings have the same ones, write after write."""
     return tuple([Guard(n.id, n.scope_version) for n in nodes]) or (Guard(ROOT.id, ROOT.scope_version),)
 
 
@@ -60,7 +60,7 @@ def both(*chains: Sequence[Node]) -> tuple[Guard, ...]:
 
 
 def requiring(guards: Sequence[Guard], scopes: Scopes) -> tuple[Guard, ...]:
-    """Return the guards, and those of ``scopes``; of two scope versions of one entity the older, as in ``both``."""
+    """Return the guards, and those of ``scopes``; of two scope versions of one entity the older, as ``both`` does."""
     own = Scopes([(guard.id, guard.scope_version) for guard in guards])
     if not own.agrees(scopes):
         guards = [replace(g, scope_version=min(g.scope_version, scopes.get(g.id, g.scope_version))) for g in guards]
@@ -77,5 +77,5 @@ def check_in_use(nodes: Sequence[Node]) -> None:
 
 
 def key_under(parent: Node, name: str) -> str:
-    """Return the form under which ``name`` is compared below ``parent``."""
+    """Return the key of ``name`` below ``parent``: the form in which names are compared there."""
     return fold(name) if parent.fold else name

@@ -36,7 +36,7 @@ BATCH = 64
 """How many intents are resolved at once."""
 _NONE: Final[Mapping[int, int]] = MappingProxyType({})
 _BROKEN: Final[Mapping[int, int]] = MappingProxyType({-1: 0})
-"""Evidence that never holds, in the place of a note that cannot be read."""
+"""Evidence that never holds: it replaces a note that cannot be read."""
 BATCH_BYTES = 4 << 20
 """How many bytes of documents, at most, one batch writes beyond its first."""
 
@@ -51,14 +51,14 @@ class PlannedHelp:
 
 
 def own_guards(chain: Sequence[Node]) -> tuple[Guard, ...]:
-    """Return what an alter is guarded by: the ancestors, and what can be frozen by itself as well."""
+    """Return the guards of an alter: those of the ancestors, and the own guard of an entity that can be frozen."""
     guards = guards_of(chain[:-1])
     own = chain[-1]
     return (*guards, Guard(own.id, own.scope_version)) if kind_named(own.kind).container else guards
 
 
 def leads_to(path: str | None, chain: Sequence[Node]) -> bool:
-    """Whether ``path`` names what is at the end of ``chain``; None, an id alone, does."""
+    """Whether ``path`` names the entity at the end of ``chain``; True for None, which means the id alone."""
     if path is None:
         return True
     names = parse_path(path)
@@ -73,7 +73,7 @@ def leads_to(path: str | None, chain: Sequence[Node]) -> bool:
 
 
 class BatchSize:
-    """How many intents are resolved at once: fewer while the database refuses what one of them writes.
+    """How many intents are resolved at once: fewer while the database refuses the content of one of them.
 
     Half of a refused batch is tried, until the culprit is alone. The next batch resolves it as failed.
     """
@@ -83,7 +83,7 @@ class BatchSize:
         self.rejected: UUID | None = None
 
     def refused(self, help_: Help) -> None:
-        """Note that the database refused this one."""
+        """Note that the database refused this batch."""
         sent = help_.resolutions
         if len(sent) == 1:
             self.most, self.rejected = BATCH, sent[0].operation_id
@@ -97,7 +97,7 @@ class BatchSize:
 
 
 def plan(seen: Pending, own: UUID | None, batch: BatchSize, scopes: Mapping[int, int] = _NONE) -> PlannedHelp | None:
-    """Resolve the oldest intents that this program understands, and that of ``own``; None: there is none.
+    """Resolve the oldest intents that this program understands, and that of ``own``; None: no such intent exists.
 
     The entity must be live. While ``batch`` looks for a culprit, ``own`` waits for its turn. ``scopes``: the scope
     versions of the evidence of users' intents. An intent whose evidence no longer holds is *moved*: only its owner
@@ -136,7 +136,7 @@ def plan(seen: Pending, own: UUID | None, batch: BatchSize, scopes: Mapping[int,
 
 
 def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) -> Resolution | None:
-    """Return what becomes of an intent on this record; None: it is left to its owner."""
+    """Return the resolution of an intent on this record; None: the intent is left to its owner."""
     become = partial(Resolution, intent.operation_id, principal=intent.principal)
     if intent.deadline is not None and intent.deadline < now:
         return become("expired")
@@ -167,7 +167,7 @@ def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) 
 
 
 def evidence_of(intent: Step) -> Mapping[int, int]:
-    """Return the guards on which the right to an intent rests; none: it is of a trusted store."""
+    """Return the guards on which the right to an intent rests; no guards: it comes from a trusted store."""
     if intent.fences is None:
         return _NONE
     try:

@@ -1,4 +1,4 @@
-"""Remember which entities were contended lately. Bounded; a wrong guess costs an attempt, never more."""
+"""Remember the entities that were contended lately. Bounded; a wrong guess costs an attempt, never more."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ _STAYS_HOT = 1.0
 """How long after its last conflict an entity counts as hot (seconds)."""
 
 _FIRST_ROUND, _LONGEST_ROUND = 0.004, 0.1
-"""The assumed length of a round of helping before one was measured, and its upper bound (seconds)."""
+"""The assumed length of a round of helping until one is measured, and its upper bound (seconds)."""
 _LONGEST_TURN = 0.5
 """The upper bound of the assumed length of a turn (seconds)."""
 _SHARES = (0.5, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5)
-"""After which parts of a round a waiting process looks whether help came."""
+"""The fractions of a round after which a waiting process looks whether help came."""
 
 
 class ForgetfulMap(Generic[V]):
-    """A mapping that forgets what was set longest ago. Without a lock, which a forked child could find held."""
+    """A mapping that forgets the entries that were set longest ago.
+
+    It has no lock, which a forked child could find held.
+    """
 
     def __init__(self) -> None:
         self.values: dict[Hashable, V] = {}
-        """What is remembered. (To look whether that is anything takes no call.)"""
+        """The remembered entries. (To test whether there are any takes no call.)"""
 
     def get(self, key: Hashable) -> V | None:
         return self.values.get(key)
@@ -49,7 +52,7 @@ class ForgetfulMap(Generic[V]):
 
 
 class Hot:
-    """Entities on which a change lost a moment ago: the next one is announced at once."""
+    """Entities on which a change lost a moment ago: their next change is announced at once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -62,17 +65,17 @@ class Hot:
         self._lines: ForgetfulMap[float] = ForgetfulMap()
 
     def note(self, entity_id: int, address: Hashable = None) -> None:
-        """Note that a change of the entity lost; ``address`` is the path that led to it, if one did."""
+        """Note that a change of the entity lost; ``address`` is the path that led there, if there is one."""
         self._until.set(entity_id, self._clock.monotonic() + _STAYS_HOT)
         if address is not None:
             self._ids.set(address, entity_id)
 
     def leave(self, address: Hashable) -> None:
-        """Forget where a path led: it leads elsewhere now."""
+        """Forget the entity at a path: the path leads elsewhere now."""
         self._ids.remove(address)
 
     def cool(self, entity_id: int) -> None:
-        """Note that no other process was there."""
+        """Note that no other process changed the entity."""
         self._until.remove(entity_id)
 
     def lead(self, entity_id: int) -> None:
@@ -88,7 +91,7 @@ class Hot:
         return self._leads[0] == entity_id and self._leads[1] > self._clock.monotonic()
 
     def took(self, seconds: float) -> None:
-        """Note how long a round of helping took, or waiting for one."""
+        """Note how long a round of helping took, or the wait for one."""
         self._round += (min(seconds, _LONGEST_ROUND) - self._round) / 8
 
     def saw_line(self, entity_id: int) -> None:
@@ -109,7 +112,7 @@ class Hot:
             yield share * self._round * self._clock.uniform(0.75, 1.25)
 
     def find(self, entity_id: int | None, address: Hashable) -> int | None:
-        """Return the entity's id if it is hot. Without an id, the address says which entity it is."""
+        """Return the entity's id if it is hot. Without an id, the address identifies the entity."""
         if entity_id is None:
             entity_id = self._ids.get(address)
         if entity_id is None:

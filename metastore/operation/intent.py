@@ -32,11 +32,11 @@ from metastore.retry.runner import Conflict
 __all__ = ["Intent", "help_others", "hot_now"]
 
 _CLOSE = 0.1
-"""An intent that expires within this time before its call's deadline expired because of that deadline (seconds)."""
+"""If an intent expires this shortly before its call's deadline, it expired because of that deadline (seconds)."""
 
 
 def hot_now(session: Session, merge: Merge | None) -> int | None:
-    """Return the entity of a change that is announced before it is tried: another change of it lost a moment ago."""
+    """Return the entity of a change to announce before it is tried: another change of the entity lost a moment ago."""
     if merge is None:
         return None
     hot = session.hot.find(merge.entity_id, merge.names and (merge.kind, merge.names))
@@ -44,7 +44,7 @@ def hot_now(session: Session, merge: Merge | None) -> int | None:
 
 
 class Intent:
-    """One operation as an intent: announces it, and applies it with the others that are pending on its entity."""
+    """One operation as an intent: it is announced, then applied with the other pending intents of its entity."""
 
     def __init__(self, session: Session, row: OperationRow, mark: OwnMark, what: Callable[[], str]) -> None:
         self._session = session
@@ -57,7 +57,7 @@ class Intent:
         self._batch = BatchSize()
 
     def hot(self, merge: Merge, lost_on: int | None = None) -> int | None:
-        """Return the entity on which to announce ``merge`` at once: a change of it lost a moment ago.
+        """Return the entity on which to announce ``merge`` at once: a change of that entity lost a moment ago.
 
         ``lost_on``: the entity on which this change itself lost, in batches.
         """
@@ -112,7 +112,7 @@ class Intent:
                 return self._decided(done)
 
     def attempt(self, entity_id: int) -> Record | Step | None:
-        """Do what :meth:`help` says, on one snapshot, without a wait; None: transactions are in line."""
+        """Make the attempt of :meth:`help` on one snapshot, without a wait; None: transactions are in line."""
         session = self._session
         began = session.clock.monotonic()
         seen = session.backend.pending(entity_id, self._row.id, BATCH)
@@ -123,7 +123,7 @@ class Intent:
         return None if seen.queued else self._apply(self._plan(seen, seen.own), seen.own, began)
 
     def _plan(self, seen: Pending, own: Step) -> PlannedHelp:
-        """Return what to commit; or find that the intent means something else now."""
+        """Return the planned help; or find that the intent's path leads to another entity now."""
         known = seen.known
         if known is None or not known.live or not leads_to(own.path_before, known.record.chain):
             self._withdraw()
@@ -191,7 +191,10 @@ class Intent:
         raise self._conflict(planned, outcome.cause, detail(outcome), 0.0)
 
     def _helped(self, planned: PlannedHelp, results: Results, own: Step) -> Record | Step:
-        """Return the commit's result for this operation's intent. Raise Conflict if it was left, or is not applied."""
+        """Return the commit's result for this operation's intent.
+
+        Raise Conflict if the intent was left out, or not applied.
+        """
         record, resolutions = planned.record, planned.help.resolutions
         self._note_batch(record, len(resolutions))
         for one, result in zip(resolutions, results, strict=True):
@@ -199,7 +202,7 @@ class Intent:
                 continue
             assert result is not None
             if one.action in CLAIMABLE:
-                self._row.look = True  # the intent is expired, or the row has another meaning now
+                self._row.look = True  # the intent has expired, or its path leads to another entity now
                 break
             self._row.pending_on = None
             if one.action == "alter":
@@ -224,7 +227,7 @@ class Intent:
             self._row.claim_again()
         if own.action == "expired":
             if self._session.clock.monotonic() < self._row.ends - _CLOSE:
-                self._row.claim_again()  # the deadline of another call with this id has expired it
+                self._row.claim_again()  # it expired at the deadline of another call with this id
             self._row.pending_on = None
             raise DeadlineExceeded(f"{self._what()} was not applied within its deadline; call again")
         return with_origin([own], self._session.backend)[0]
@@ -243,7 +246,7 @@ class Intent:
 
 
 def help_others(session: Session, entity_id: int) -> bool:
-    """Apply what is pending on an entity, for a commit that cannot bring it along.
+    """Apply the pending intents of an entity, for a commit that cannot carry them.
 
     False: this program does not understand the intents that are left, and they must not hold it up.
     """
@@ -266,7 +269,7 @@ def help_others(session: Session, entity_id: int) -> bool:
 
 
 def _can_be_written(changes: Sequence[EntityChange]) -> bool:
-    """Whether the changes are JSON, and not too long: others are refused when they are applied."""
+    """Whether the changes are JSON, and not too long: other changes are refused when they are applied."""
     try:
         return len(json.dumps(encode(tuple(changes)))) <= MAX_CHANGES
     except (TypeError, ValueError, RecursionError):

@@ -26,7 +26,7 @@ __all__ = ["decode_value", "encode_error", "encode_value", "entity_at", "merits"
 
 T = TypeVar("T")
 _UNKNOWN = -1
-"""The id of an ancestor in an entity that comes from history: no guard holds for it."""
+"""The id of an ancestor in an entity that comes from history: no guard is valid for this id."""
 
 _MERITS = (
     *("InvalidArgument", "EntityNotFound", "EntityAlreadyExists", "NotEmpty", "NotInUse", "VersionConflict"),
@@ -35,7 +35,7 @@ _MERITS = (
 
 
 def merits(error: MetastoreError) -> bool:
-    """Whether an error lies in the operation itself, so that it is the operation's result."""
+    """Whether an error comes from the operation itself, so that it is the operation's result."""
     return type(error).__name__ in _MERITS
 
 
@@ -46,7 +46,7 @@ def encode_error(error: MetastoreError) -> str:
 
 
 def encode_value(value: Entity | Owned | Attached | bool | int | None) -> str:
-    """Return what a call returned as JSON."""
+    """Return the result of a call as JSON."""
     if isinstance(value, Entity):
         return json.dumps({"entity": value.record})
     if isinstance(value, Owned):
@@ -57,7 +57,7 @@ def encode_value(value: Entity | Owned | Attached | bool | int | None) -> str:
 
 
 def decode_value(text: str, origin: Origin | None = None) -> Any:
-    """Return what ``encode_value`` or ``encode_error`` wrote; an error as a value."""
+    """Return the value, or the error as a value, that ``encode_value`` or ``encode_error`` wrote."""
     try:
         kept = json.loads(text)
     except (ValueError, RecursionError) as why:
@@ -83,7 +83,7 @@ def decode_value(text: str, origin: Origin | None = None) -> Any:
 
 
 def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin | None = None) -> Entity | Owned | None:
-    """Return what the entity was after ``step``; None if the step does not say.
+    """Return the entity as it was after ``step``; None if the step does not have it.
 
     ``chain``: the nodes above it as they are now, if they are known and lead to the same path. ``origin``: the database
     of the step.
@@ -92,7 +92,7 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin 
     if step.doc is None or path is None or step.entity_id is None or step.version is None:
         return None
     names = parse_path(path)
-    first = step.created_at is None and step.action == "create"  # the entity that the call made is gone
+    first = step.created_at is None and step.action == "create"  # the entity that the call created is gone
     created_by = step.principal if first else step.created_by
     audit = (created_by, step.created_at or step.time, step.principal, step.time)
     if step.owner_id is not None:
@@ -110,17 +110,17 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin 
 
 @lru_cache(4096)
 def _unknown(names: tuple[str, ...]) -> tuple[Node, ...]:
-    """Return nodes with nothing but names; a reader of the feed meets the same ones again and again."""
+    """Return nodes that have only names; cached, because a reader of the feed meets the same ones again and again."""
     return tuple([Node(_UNKNOWN, "", name, 0, True, False) for name in names])
 
 
 def with_origin(steps: list[Step], backend: Backend) -> list[Step]:
-    """Return an operation's steps; each row that is gone meanwhile with who made it, as far as history remembers."""
+    """Return an operation's steps; add to each row that is gone its creator and time, if history has them."""
     return [_with_origin(step, backend) for step in steps]
 
 
 def _with_origin(step: Step, backend: Backend) -> Step:
-    made_here = step.action == "create"  # then the step itself says who made it, and when
+    made_here = step.action == "create"  # then the step itself has the creator and the time
     if step.created_at is not None or step.seq is None or step.entity_id is None or made_here:
         return step
     for origin in backend.history(step.entity_id, 0, 1):

@@ -3,7 +3,7 @@
 A UUIDv7 says when its operation began, so the store can refuse one that gc may have forgotten. A key carries no time.
 Instead, each message of a call carries the time at which the call began. The operation's row does the rest, as for any
 operation id: docs/progress.md has the proof. The store knows a key for as long as gc keeps operations (its retention);
-a later call with it is another operation.
+a later call with the same key is another operation.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["began", "clean_operation_id", "key"]
 def key(text: str, *, scope: str = "") -> UUID:
     """Return the operation id of a client's idempotency key, for ``operation_id=``.
 
-    ``scope`` is whose key it is, such as the principal: equal texts of different scopes are different operations.
-    Anybody who knows both can compute the id. Raises InvalidArgument for what is not text, or an empty one.
+    ``scope`` is the owner of the key, such as the principal: equal texts of different scopes are different operations.
+    Anybody who knows both can compute the id. Raises InvalidArgument unless both are non-empty texts.
     """
     ours, whose = _bytes(text, "a key"), _bytes(scope, "a key's scope")
     if not ours:
@@ -58,5 +58,5 @@ def clean_operation_id(value: object) -> UUID:
 
 
 def began(operation_id: UUID, clock: Clock) -> int:
-    """Return when the operation began (µs since 1970): as a UUIDv7 says (RFC 9562, section 5.7); of a key, now."""
+    """Return when the operation began (µs since 1970): the time in a UUIDv7 (RFC 9562, section 5.7); for a key, now."""
     return clock.micros() if operation_id.version == 8 else (operation_id.int >> 80) * 1000

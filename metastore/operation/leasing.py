@@ -21,7 +21,7 @@ class OwnLeases:
         self._session, self._row, self._call = session, row, call
 
     def tokens(self) -> tuple[LeaseToken, ...]:
-        """Return what a commit requires. Raises LeaseLost."""
+        """Return the tokens that a commit requires. Raises LeaseLost."""
         try:
             return self._call.tokens()
         except LeaseLost:
@@ -34,7 +34,7 @@ class OwnLeases:
         return self._call.refused()
 
     def check(self) -> None:
-        """Check the leases of an operation that writes nothing: they must hold all the same. Raises Conflict too."""
+        """Check the leases of an operation that writes nothing: it must hold them too. Raises Conflict too."""
         leases = self.tokens()
         if not leases:
             return

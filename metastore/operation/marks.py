@@ -1,6 +1,6 @@
-"""Marks of exclusive operations: set one, step aside for another's, remove one that is left.
+"""Marks of exclusive operations: set one, step aside for another's, remove one that was left behind.
 
-A mark on a scope's guard makes everybody else's commits there fail ("marked"), so that its owner gets through.
+A mark on a scope's guard makes the commits of all others there fail ("marked"), so that its owner gets through.
 docs/progress.md has the protocol. An operation, a transaction and a freeze each have one :class:`OwnMark`.
 """
 
@@ -31,7 +31,7 @@ class InTheWay:
     other: UUID | None
     quiet: float
     mine: tuple[int, ...]
-    """The guards that carry the asking operation's own mark."""
+    """The guards that carry the own mark of the asking operation."""
 
 
 def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTheWay:
@@ -49,7 +49,7 @@ def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTh
 def waits_at(commit: Commit) -> int:
     """Return where an exclusive operation waits for others: at its exclusive guard, if it has one, else at its entity.
 
-    The root is never marked: a mark there would hold every writer up.
+    The root is never marked: a mark there would stop every writer.
     """
     barred = [guard.id for guard in commit.guards if guard.exclusive and guard.id != ROOT_ID]
     return (barred or [write.id for write in commit.writes if isinstance(write, Update)])[0]
@@ -68,7 +68,7 @@ class OwnMark:
         """The operation whose mark was in the way."""
 
     def put(self, entity_id: int) -> None:
-        """Mark a scope, unless another operation has marked it, or it is the others' turn."""
+        """Mark a scope, unless another operation has marked it, or other operations have their turn."""
         before, self.held = self.held, entity_id  # assigned before the call: after an interrupt, the mark may exist
         outcome = self._backend.mark(Mark(self._id, entity_id, MARK_TTL))
         if not isinstance(outcome, Committed | Unknown):
@@ -81,7 +81,7 @@ class OwnMark:
             self._backend.unmark(held, self._id)
 
     def is_gone(self) -> bool:
-        """Look whether the mark that the commit required is gone; if so, forget it."""
+        """Return whether the mark that the commit required is gone; if so, forget it."""
         if self.held is None or self.held in in_the_way(self._backend, [self.held], self._id).mine:
             return False
         self.held = None

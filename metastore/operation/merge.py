@@ -23,7 +23,9 @@ def altered(
     changes: Sequence[EntityChange],
     check: Callable[[Doc, Doc], None] | None = None,
 ) -> str | None:
-    """Return the document after ``changes``; None if they leave it equal. Raises what they and ``check`` raise.
+    """Return the document after ``changes``; None if they leave it equal.
+
+    Raises the errors of the changes and of ``check``.
 
     ``names`` is the entity's path. ``check`` gets the document after and before them.
     """
@@ -60,9 +62,9 @@ def _readable(text: str, names: tuple[str, ...]) -> Doc:
 
 
 def equal(old: str, new: str, doc: Doc, *, same_order: bool) -> bool:
-    """Whether two texts are the same document; ``doc`` is the new one's.
+    """Whether two texts are the same document; ``doc`` is the new text's document.
 
-    With ``same_order`` of its keys, another text is another document.
+    With ``same_order``, a different order of the keys makes a different document.
     """
     may_be_equal = not same_order and len(new) == len(old)
     return new == old or (may_be_equal and doc == json.loads(old))

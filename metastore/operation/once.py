@@ -1,8 +1,8 @@
 """A call without competition: decide, commit, finish. Most calls are no more than this.
 
 If the first attempt fails, the full :class:`~metastore.operation.operation.Operation` takes it up as its own first
-attempt: nothing here reacts to a conflict. A call under a lease, one with its caller's operation id, and one on
-an entity that others changed a moment ago are such an operation from the beginning.
+attempt: nothing here reacts to a conflict. A call under a lease, one with its caller's operation id, and one on an
+entity that others changed a moment ago are full operations from the beginning.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def once(session: Session, request: Request[T], call: Call, lost: Callable[[], N
 def _attempt(
     session: Session, request: Request[T], call: Call, begun: Begun, refused: Conflicted | None = None
 ) -> tuple[T, Decided] | tuple[Met, None]:
-    """Return what the caller gets and what decided it, or what this attempt met. Raises the call's error.
+    """Return the caller's value and what decided it, or the conflict that this attempt met. Raises the call's error.
 
-    ``refused``: what became of a commit that was to find the entity by its name. The call reads then.
+    ``refused``: the outcome of a commit that should have found the entity by its name. Then the call reads.
     """
-    # the rights of a user are those on the entity itself, which must be read for that
+    # a user's rights depend on the entity itself, so it must be read
     naming = refused is None and session.access is None
-    # a name that is taken and children are looked for only after a commit has met them
+    # taken names and children are looked for only after a commit has met them
     trusting = refused is None or refused.cause not in ("name", "not_empty")
     decided, guessed, run = decide(session, request, trusting=trusting, naming=naming)
     if not isinstance(decided, Proposal):
@@ -84,8 +84,8 @@ def _attempt(
     if isinstance(outcome, Committed):
         return decided.finish(outcome.results), "self"
     if isinstance(outcome, Conflicted) and commit.by_name:
-        # the parents are elsewhere, or nothing has the name: no other writer competes, so this does not count
-        # as a lost attempt
+        # the parents have moved, or no entity has the name: no other writer competes, so this does not count as a lost
+        # attempt
         return _attempt(session, request, call, begun, outcome)
     return Met(None, decided, commit, outcome, guessed, run), None
 
@@ -93,7 +93,7 @@ def _attempt(
 def note_end(
     session: Session, request: Request[Any], operation_id: UUID, number: int, elapsed: float, by: Decided
 ) -> None:
-    """Count a call that has ended with its attempt ``number``, and tell it to the log and the hooks if it did well.
+    """Count a call that has ended with its attempt ``number``; if it succeeded, tell the log and the hooks.
 
     ``elapsed``: since it began (seconds).
     """

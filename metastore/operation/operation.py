@@ -1,17 +1,16 @@
 """One logical operation, over all its attempts: from a request to its result, exactly once.
 
-An attempt begins on the *fast path*: read what is not in hand, decide, one compare-and-swap. ``once.py`` makes the
-first attempt, and most calls need no more; this module takes up a conflict that it met. A change that loses is
-*announced*: written down as an intent that every process may apply. From then on each attempt *helps*: it applies all
-pending intents on the entity, its own too, or finds that another process did. An exclusive operation that loses *marks*
-its scope instead, so that others step aside. The table in :mod:`metastore.retry.reactions` says which conflict leads to
-which reaction.
+An attempt begins on the *fast path*: read the entities that are not loaded, decide, one compare-and-swap. ``once.py``
+makes the first attempt, and most calls need no more; this module takes up the conflict of that attempt. A change that
+loses is *announced*: written down as an intent that every process may apply. From then on each attempt *helps*: it
+applies all pending intents on the entity, its own too, or finds that another process did. An exclusive operation that
+loses *marks* its scope instead, so that others step aside. The table in :mod:`metastore.retry.reactions` says which
+conflict leads to which reaction.
 
-An operation has parts, each with its own state. Its row (``record.py``) shows its state at any time. The others
-are its intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases
-(``leasing.py``). After a lost answer the operation asks its row. Before it sends again, it makes impossible what may
-still be in flight. ``ending.py`` removes what a failed call leaves behind. docs/progress.md has the protocol and its
-proof.
+An operation has parts, each with its own state. Its row (``record.py``) shows its state at any time. The others are its
+intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases (``leasing.py``).
+After a lost answer the operation asks its row. Before it sends again, it makes sure that no message in flight can still
+be applied. ``ending.py`` removes what a failed call leaves behind. docs/progress.md has the protocol and its proof.
 """
 
 from __future__ import annotations
@@ -82,17 +81,17 @@ class Operation(Generic[T]):
         self._attempts = 0
         self._decided_by: Decided = "self"
         self._lost_to: int | None = None  # the entity of the last conflict
-        self._unavailable: BackendUnavailable | None = None  # what the last attempt met
+        self._unavailable: BackendUnavailable | None = None  # the error of the last attempt
         self._exclusive = request.exclusive
         self._guessed = False  # whether the last commit rested on loaded or remembered entities
         self._overlook = False  # whether the entity has pending intents that this program does not understand
         self._again: Proposal[T] | None = None  # the proposal to send once more, if only a lock was in the way
 
     def _announceable(self, source: Request[T] | Proposal[T]) -> Merge | None:
-        """Return what can be announced. Nothing under a lease: a helper that applied it would not hold the lease."""
+        """Return the changes to announce. None under a lease: a helper that applied them would not hold the lease."""
         return source.merge if self._call.lease is None else None
 
-    # --- the whole
+    # --- the whole operation
 
     def run(self) -> T:
         """Return the operation's result, or raise its error."""
@@ -136,7 +135,7 @@ class Operation(Generic[T]):
         return result
 
     def _check_doubt(self, doubt: Unknown) -> None:
-        """If the call's time is over, find out what became of a message in flight, because no attempt is left to do it.
+        """If the call's time is over, find the outcome of a message in flight, because no attempt is left to do it.
 
         Raises DeadlineExceeded, OutcomeUnknown.
         """
@@ -158,7 +157,7 @@ class Operation(Generic[T]):
             if self._lost is not None:
                 self._lost()
             self._unavailable = None
-            if conflict.cause != "marked":  # ScopeFrozen blames a mark only if the last conflict was one
+            if conflict.cause != "marked":  # ScopeFrozen blames a mark only if the last conflict was with a mark
                 self._mark.other = None
             self._lost_to = conflict.entity_id
             self._session.metrics.conflict(
@@ -175,7 +174,7 @@ class Operation(Generic[T]):
             raise Conflict("unavailable", str(error)) from error
 
     def _try(self, number: int) -> T:
-        """Make one attempt: it ends with a lost commit, not with finding that an intent was withdrawn."""
+        """Make one attempt: a lost commit ends it; a withdrawn intent does not."""
         row = self._row
         for _ in range(_ROUNDS):
             row.withdrawn, again = False, row.withdrawn
@@ -201,7 +200,7 @@ class Operation(Generic[T]):
         return self._backend.in_one_go(lambda: self._decide_and_commit(number == 1 and not withdrawn, withdrawn))()
 
     def _decide_and_commit(self, trusting: bool, withdrawn: bool) -> Callable[[], T]:
-        """Decide, and commit what this proposes; return a function that does the rest, which may wait."""
+        """Decide, and commit the proposal; return a function that does the rest, which may wait."""
         again, self._again = self._again, None
         if again is not None:
             return self._send(again, withdrawn)
@@ -224,7 +223,7 @@ class Operation(Generic[T]):
         return value
 
     def _take_up(self) -> T:
-        """Go on from the attempt that was made before this operation began: by a batch, or by ``once.py``."""
+        """Continue after the attempt that a batch, or ``once.py``, made before this operation began."""
         doubt, met, self._doubt, self._met = self._doubt, self._met, None, None
         if doubt is not None:
             return self._row.lost(doubt)
@@ -239,7 +238,7 @@ class Operation(Generic[T]):
         return self._answered(met.proposal, met.commit, met.outcome)
 
     def _announce_at_once(self, entity_id: int) -> None:
-        """Announce before any attempt; once that is refused, the operation reads before it announces."""
+        """Announce before any attempt; after a refusal, the operation reads before it announces."""
         try:
             self._intent.announce(entity_id)
         except Conflict as conflict:
@@ -250,7 +249,7 @@ class Operation(Generic[T]):
     # --- the fast path
 
     def _propose(self, proposal: Proposal[T]) -> Merge | None:
-        """Note the requirements of this attempt's commit; return the part that can be announced."""
+        """Note the requirements of this attempt's commit; return the changes that can be announced."""
         self._exclusive = self._request.exclusive or proposal.exclusive
         self._intent.merge = self._announceable(proposal) or self._merge
         return self._intent.merge
@@ -260,7 +259,7 @@ class Operation(Generic[T]):
         updated = _updated(proposal.writes)
         first = self._merge is None and self._request.read_first and not proposal.evidence
         if updated and merge is not None and (withdrawn or (first and self._intent.hot(merge))):
-            # the call announced it before, or could not before this attempt: announce it where the path leads now
+            # the call has announced it before, or could not until this attempt: announce it where the path leads now
             self._intent.announce(updated[0])
             # a second withdrawal is less likely if nothing comes in between
             return partial(self._help, updated[0], self._intent.attempt(updated[0]) if withdrawn else None)

@@ -1,4 +1,4 @@
-"""What became of an operation, as ``store.outcome`` says it."""
+"""The outcome of an operation, which ``store.outcome`` returns."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["Outcome", "entities_in", "outcome_of"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an operation. ``state`` is one of:
+    """The outcome of an operation. ``state`` is one of:
 
     * *committed*: ``result`` is the call's result, also if its answer was lost;
     * *failed*: ``result`` is the error that the call raised;
     * *pending*: announced, and not applied yet; ask again later;
     * *cancelled*: not applied, and no message that was sent can apply it any more; repeat the call;
-    * *unknown*: no row exists, because the operation never came here, or gc has deleted the row.
+    * *unknown*: no row exists, because the operation never reached this database, or gc has deleted the row.
     """
 
     state: str
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def entities_in(result: object) -> set[int]:
-    """Return the ids of the entities that a result shows, or of which it shows a row or a relation."""
+    """Return the ids of the entities that a result contains, or whose rows or relations it contains."""
     if isinstance(result, tuple):
         return set[int]().union(*map(entities_in, result))
     if isinstance(result, Entity):
@@ -61,7 +61,7 @@ def outcome_of(steps: Sequence[Step], origin: Origin) -> Outcome:
 
 
 def _makes_with_owner(steps: Sequence[Step]) -> bool:
-    """Whether the rows come from a user's create: the entity that the call returned, and its owner."""
+    """Whether the rows come from a user's create: the row of the returned entity, and the row of its owner."""
     if len(steps) != 2:
         return False
     made, owner = steps

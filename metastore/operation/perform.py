@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
-    """Run ``request`` until it is committed, or settled on a value or an error."""
+    """Run ``request`` until it is committed, or ends with a value or an error."""
     if session.access is not None:
         request = authorized(session.access, request, call)
     if not isinstance(session, Session):
@@ -52,7 +52,7 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
 
 
 def is_new(session: Session, call: Call) -> bool:
-    """Whether the call's own operation id has no row yet. Raises InvalidArgument for one that is refused."""
+    """Whether the call's own operation id has no row yet. Raises InvalidArgument for a refused id."""
     assert call.operation_id is not None
     if session.backend.steps(call.operation_id):
         return False

@@ -3,11 +3,11 @@
 A commit that a user's rights allow guards the scope versions of the user, its groups, the roles that decide, and
 everything on the way to the object (:mod:`metastore.governance.access`). A write that takes a right away raises one of
 these: of a role that allows less, of an object that is denied or changes its owner, of a user or group whose roles or
-groups change; of the metalake where a role or a group becomes live again, because what it denies is valid again. What
-only gives a right raises nothing.
+groups change; of the metalake where a role or a group becomes live again, because what it denies is valid again. A
+write that only gives a right raises nothing.
 
-What must be raised is derived here from the writes themselves. Each :class:`~metastore.operation.request.Proposal` does
-it as it is made, inside of a transaction too. So no call can forget it.
+This module derives the scope versions to raise from the writes themselves. Each
+:class:`~metastore.operation.request.Proposal` does so when it is made, also in a transaction. So no call can forget it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from metastore.port.writes import Insert, Relate, Update, Write
 __all__ = ["raising", "with_raised"]
 
 _DENYING = ("role", "group")
-"""What can deny."""
+"""The kinds of entities that can deny."""
 
 
 def raising(writes: Sequence[Write]) -> set[int]:
@@ -50,7 +50,7 @@ def with_raised(guards: Sequence[Guard], ids: set[int]) -> tuple[Guard, ...]:
 def _raised(write: Relate | Update) -> Iterator[int]:
     if isinstance(write, Relate):
         if write.kind in (OWNER, "membership"):
-            yield write.from_id  # the object, or the user or group
+            yield write.from_id  # the object, or the user or group that changes
         elif write.kind == "grant":
             _, allows = effect_of(write.value)
             if allows and write.removes:

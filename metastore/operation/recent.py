@@ -1,4 +1,4 @@
-"""Remember where entities and paths were seen last: a guess that saves a read."""
+"""Remember where entities and paths were last seen: a guess that saves a read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Recent"]
 
 
 class Recent:
-    """The nodes that led to scopes last. A call with an old entity, or a create by path, need not look them up."""
+    """The nodes that last led to scopes. A call with an old entity, or a create by path, need not look them up."""
 
     def __init__(self) -> None:
         self._chains: ForgetfulMap[tuple[Node, ...]] = ForgetfulMap()
@@ -44,15 +44,15 @@ class Recent:
             self._led.set(parents, known if known == found else found)
 
     def forget(self, path: Hashable) -> None:
-        """Forget where a path led: it leads elsewhere now, or nowhere."""
+        """Forget the nodes of a path: it leads elsewhere now, or nowhere."""
         self._led.remove(path)
 
     def at(self, path: Hashable) -> tuple[Node, ...] | None:
-        """Return the nodes that a path led to last. The commit's guards check whether it still leads there."""
+        """Return the nodes to which a path last led. The commit's guards check whether it still leads there."""
         return self._led.get(path)
 
     def of(self, entity_id: int) -> tuple[Node, ...] | None:
-        """Return the nodes that led to an entity when it was seen last."""
+        """Return the nodes that led to an entity when it was last seen."""
         return self._chains.get(entity_id)
 
     def chain(self, chain: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -1,8 +1,8 @@
-"""Read, claim and write the row that says what became of an operation, under its id, at any time.
+"""Read, claim and write the row that has, under its id, the state or the outcome of an operation at any time.
 
-The row resolves a lost answer: the owner makes impossible what may still be in flight, and then sends the operation
-again under a *claim*. A repeat of a caller's id finds the first call's result in the row. docs/progress.md has the
-states, and the proof that at most one of all messages is ever applied.
+The row resolves a lost answer: the owner makes sure that no message in flight can be applied, and then sends the
+operation again under a *claim*. A repeat of a caller's id finds the first call's result in the row. docs/progress.md
+has the states, and the proof that at most one of all messages is ever applied.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from metastore.retry.runner import Conflict
 __all__ = ["LATE", "OperationRow", "ask_until_it_answers", "detail", "refused_id", "tell_id", "winner", "withdraw"]
 
 LATE = 1.0
-"""How long after its deadline a call may still ask for its outcome (seconds)."""
+"""How long after its deadline a call may still query its outcome (seconds)."""
 _GRACE = 0.5
-"""How long a call asks who won, for the message of its error (seconds)."""
+"""How long a call may query which operation won, for the message of its error (seconds)."""
 
 
 class OperationRow:
-    """One operation's row: its id, the claim under which it is sent, and what this process knows of the row."""
+    """One operation's row: its id, the claim under which it is sent, and this process's knowledge of the row."""
 
     def __init__(self, session: Session, request: Request[Any], call: Call, begun: Begun) -> None:
         self._session = session
@@ -60,7 +60,7 @@ class OperationRow:
             self.caller = Caller(began(self.id, session.clock), digest(request))
         self.claim = 0
         self.look = False
-        """The row must be looked at before anything else."""
+        """The row must be read before anything else."""
         self.pending_on: int | None = None
         """The entity on which the operation is pending."""
         self.sent = begun.sent
@@ -69,12 +69,12 @@ class OperationRow:
         """The intent was withdrawn; that does not count as a lost commit."""
         self._may_be_absent = False
         self.is_repeat = False
-        """The database knows the id: of an earlier call, or of a message of this one that lost its answer."""
+        """The database knows the id: from an earlier call, or from a message of this call whose answer was lost."""
 
     def read(self) -> list[Step]:
         """Return the rows of the operation, which is decided; raise Conflict if it is not."""
         backend = self._session.backend
-        # nobody knows whether the first call, or the helper that applied the intent, had its answer
+        # it is unknown whether the first call, or the helper that applied the intent, got its answer
         doubtful = self.is_repeat or self.pending_on is not None
         steps = with_origin(backend.confirm(self.id) if doubtful else backend.steps(self.id), backend)
         self.look = False
@@ -95,13 +95,13 @@ class OperationRow:
         return steps
 
     def _is_of(self, caller: Caller, first: Step) -> bool:
-        """Whether the row is of a call like this one; of an id that no caller gave before, only the kind is known."""
+        """Whether the row is of a call like this one; if no caller gave the id before, only the kind is compared."""
         if first.digest:
             return is_digest_of(first.digest, self._request, caller.digest)
         kind, *_ = self._request.arguments() or (None,)
         if self._session.access is None:
             return first.kind in (None, kind)
-        of_user = kind[0] if kind else None  # a user's arguments stand before its name: see authorized
+        of_user = kind[0] if kind else None  # a user's arguments come before its name: see authorized
         return first.kind in (None, of_user) and first.principal == self.principal
 
     def claim_again(self) -> NoReturn:
@@ -116,7 +116,7 @@ class OperationRow:
         raise Conflict("operation", "the operation was taken up again", 0.0)
 
     def lost(self, unknown: Unknown) -> NoReturn:
-        """Resolve a lost answer: make what was sent impossible, or find that it was applied."""
+        """Resolve a lost answer: prevent that the sent message is applied, or find that it was applied."""
         claim = ask_until_it_answers(self._session, self.id, self._deadline, self.ends)
         self.sent = False
         if claim is None:
@@ -126,11 +126,11 @@ class OperationRow:
         raise Conflict("lost", f"the connection was lost before the commit was applied ({unknown.reason})")
 
     def lease_lost(self) -> None:
-        """Look at the row before the lease's error is raised: a repeat of what was applied has its result."""
+        """Look at the row before the lease's error is raised: a repeat of an applied call returns its result."""
         self.look = self._may_be_absent = self.caller is not None
 
     def is_known(self, cause: str) -> NoReturn:
-        """Look at the row next: the database knows the operation's id, or refuses it. Raises InvalidArgument then."""
+        """Look at the row next: the database knows the operation's id. Raises InvalidArgument if it refuses the id."""
         if cause == "stale_id" and not self._session.backend.steps(self.id):
             # a clock that was ahead may have left this bound too high: lower it for later ids
             self._session.backend.forget(0)
@@ -145,13 +145,13 @@ class OperationRow:
         self.write_down(Entry(self.id, action, self.principal, result=result, claim=self.claim, caller=self.caller))
 
     def write_down(self, entry: Entry) -> int:
-        """Write the row without applying anything; return how many others were waiting."""
+        """Write the row without applying anything; return how many other intents were waiting."""
         self.sent = True
         outcome: CommitOutcome = self._session.backend.write_down(entry)
         if isinstance(outcome, Unknown):
             self.lost(outcome)
         if isinstance(outcome, Committed) and entry.action == PENDING:
-            # set before it counts as answered: an interrupt in between withdraws the intent
+            # set before the message counts as answered: an interrupt in between withdraws the intent
             self.pending_on = entry.entity_id
         self.sent = False
         if isinstance(outcome, Conflicted):
@@ -174,7 +174,7 @@ def withdraw(session: Session, operation_id: UUID, life: float, *, sent: bool) -
 
 
 def tell_id(interrupt: BaseException, operation_id: UUID) -> None:
-    """Note in an interrupt which operation it met, so that its caller can look at the operation's outcome.
+    """Add the operation's id to an interrupt, so that the caller can look at the operation's outcome.
 
     In an async call the interrupt is a CancelledError. It gets the attribute ``operation_id``, and keeps its class:
     asyncio compares that.
@@ -192,7 +192,8 @@ def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends
     while True:
         try:
             claim = session.backend.forbid(operation_id, life + LATE)
-            # it was found: perhaps it still waits for a replica, or another server answers now and lacks it
+            # the row was found: perhaps its commit still waits for a replica, or another server answers now and lacks
+            # it
             if claim is None and all(step.action in CLAIMABLE for step in session.backend.confirm(operation_id)):
                 raise BackendUnavailable("another server answers now, which has not applied the operation")
         except OutcomeUnknown:  # gc may have deleted the row
@@ -226,7 +227,7 @@ def refused_id(operation_id: UUID) -> OperationIdRefused:
 
 
 def detail(outcome: Conflicted) -> str:
-    """Return what a conflict found, for a message."""
+    """Return the finding of a conflict, for a message."""
     where = "" if outcome.id is None else f"entity {outcome.id}"
     version = "" if outcome.found is None else f" is at version {outcome.found}"
     otherwise = "others hold the locks" if outcome.cause in ("busy", "serialization") else "changed meanwhile"
@@ -234,7 +235,7 @@ def detail(outcome: Conflicted) -> str:
 
 
 def winner(session: Session, entity_id: int, loser: UUID) -> str:
-    """Return which operation made the newest version of an entity, for a message; "" if the database does not say."""
+    """Return the operation that made an entity's newest version, for a message; "" if the database does not say."""
     with until(session.clock.monotonic() + _GRACE), suppress(MetastoreError):
         (known,) = session.backend.by_id([entity_id])
         steps = session.backend.history(entity_id, known.record.version - 1, 1) if known is not None else []

@@ -17,7 +17,7 @@ __all__ = ["Replace", "below"]
 
 @contextmanager
 def below(path: tuple[str, ...]) -> Iterator[None]:
-    """Raise a DropPending that names a part of the entity at ``path`` with its whole path: a kind knows no paths."""
+    """Raise a DropPending about a part of the entity at ``path`` again with the whole path: a kind knows no paths."""
     try:
         yield
     except DropPending as error:

@@ -2,8 +2,8 @@
 
 A request holds an *attempt*: a function that reads through a :class:`View`, decides with pure functions, and returns
 either a :class:`Proposal` to commit or the value itself. On the first attempt the view trusts the entities that the
-caller has in hand, which saves the read. If an error or a no-op rests on such a guess, the attempt runs again on a
-fresh read. :mod:`metastore.operation.operation` makes one operation of a request, however many attempts it takes.
+caller has loaded, which saves the read. If an error or a no-op rests on such a guess, the attempt runs again on a fresh
+read. :mod:`metastore.operation.operation` makes one operation of a request, however many attempts it takes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MAX_REASON = 200
 
 @value
 class Proposal(Generic[T]):
-    """A commit that an attempt proposes, and what the caller gets when it is applied."""
+    """A commit that an attempt proposes, and the function that makes the caller's result when it is applied."""
 
     guards: tuple[Guard, ...]
     writes: tuple[Write, ...]
@@ -64,11 +64,11 @@ class Proposal(Generic[T]):
     merge: Merge | None = None
     """The changes to announce when the commit loses, if the request does not name them; None: none."""
     exclusive: bool = False
-    """Its guards raise scope versions: it waits for the operations that share them, and may mark a guard."""
+    """Its guards raise scope versions: it waits for the operations that share the guards, and may mark a guard."""
     reads: tuple[Read, ...] = ()
     """Reads that must still be true at the commit. (A transaction notes its reads by itself.)"""
     evidence: tuple[tuple[int, int], ...] = ()
-    """The guards on which a user's right to do it rests."""
+    """The guards on which a user's right to this proposal rests."""
 
     def __post_init__(self) -> None:
         ids = raising(self.writes)
@@ -77,16 +77,19 @@ class Proposal(Generic[T]):
             object.__setattr__(self, "exclusive", True)
 
     def counting_up(self, entity_id: int) -> Proposal[T]:
-        """Return the proposal, whose guard of an entity counts up: writes below it that rest on what it was fail."""
+        """Return the proposal with a guard that counts up: writes below that rest on the entity's old state fail."""
         return replace(self, guards=with_raised(self.guards, {entity_id}), exclusive=True)
 
 
 @runtime_checkable
 class Fencing(Protocol):
-    """A lease, or several, as a mutation sees it."""
+    """One lease or several, as a condition of a mutation."""
 
     def tokens(self) -> tuple[LeaseToken, ...]:
-        """Return what a commit requires. Raises LeaseLost if its time is over, or it is known to be lost."""
+        """Return the tokens that a commit requires.
+
+        Raises LeaseLost if the lease's time is over, or it is known to be lost.
+        """
 
     def refused(self) -> MetastoreError:
         """Return the error for a commit that did not find the token."""
@@ -115,7 +118,7 @@ class Call:
             object.__setattr__(self, "operation_id", clean_operation_id(self.operation_id))
 
     def tokens(self) -> tuple[LeaseToken, ...]:
-        """Return what a commit of this call requires of leases. Raises LeaseLost."""
+        """Return the lease tokens that a commit of this call requires. Raises LeaseLost."""
         return () if self.lease is None else self.lease.tokens()
 
     def refused(self) -> MetastoreError:
@@ -147,15 +150,15 @@ def clean_reason(reason: object) -> str:
 def committed(backend: Reads, entity: Entity) -> bool:
     """Whether an entity's state was committed in this database. Raises InvalidArgument for one of another database.
 
-    False: its transaction was refused, has not ended, or has an unknown outcome; or the server was started since, maybe
-    with a backup that was put back. Its id is still valid, if :func:`is_same` says so.
+    False: its transaction was refused, has not ended, or has an unknown outcome; or the server was restarted since,
+    perhaps from a backup. The id is still valid, if :func:`is_same` says so.
     """
     origin, here = entity.origin, backend.origin
     if origin is here:
         return here.committed
     if origin is None:
         return False
-    # asked only if they differ: the database may have been restored since this store was opened
+    # read only if they differ: the database may have been restored since this store was opened
     if origin.database != here.database and origin.database != backend.identify().database:
         raise InvalidArgument(
             f"{entity.path} (id {entity.id}) is an entity of another database, or of this one before it was restored; "
@@ -166,9 +169,9 @@ def committed(backend: Reads, entity: Entity) -> bool:
 
 
 def is_same(entity: Entity, record: Record) -> bool:
-    """Whether what was read by an entity's id is that entity: after a backup was put back, another one may have the id.
+    """Whether the record that was read by an entity's id is that entity: after a restore, another one may have the id.
 
-    That one was created later than anything that the entity in hand says.
+    Such an entity was created after every time that the loaded entity has.
     """
     known, origin = entity.record, entity.origin
     if origin is None or origin.drafted:
@@ -177,7 +180,7 @@ def is_same(entity: Entity, record: Record) -> bool:
 
 
 def is_lost(entity: Entity, record: Record) -> bool:
-    """Whether the version in hand was lost, and the one that was read has its number: a backup was put back."""
+    """Whether the loaded version was lost, and another version has its number now: a backup was put back."""
     known, origin = entity.record, entity.origin
     if origin is None or origin.drafted or not origin.committed or record.version != known.version:
         return False
@@ -185,7 +188,7 @@ def is_lost(entity: Entity, record: Record) -> bool:
 
 
 class View:
-    """One attempt's view: the backend, and whether the attempt may trust the entities in hand."""
+    """One attempt's view: the backend, and whether the attempt may trust loaded entities."""
 
     def __init__(
         self,
@@ -202,23 +205,23 @@ class View:
         """The attempt may propose an update by name, so that the commit finds the entity."""
         self.guessed = False
         self.asking = asking
-        """Only the right is asked: the attempt overlooks what its caller expects, and proposes all the same."""
+        """Only the right is checked: the attempt ignores its caller's expectations, and proposes all the same."""
         self._recent = recent
 
     def trusts(self, entity: Entity) -> bool:
-        """Whether the attempt may use an entity in hand instead of reading it. If so, the view notes the guess.
+        """Whether the attempt may use a loaded entity instead of reading it. If so, the view notes the guess.
 
         Raises InvalidArgument for an entity of another database.
         """
         return committed(self.backend, entity) and entity.record.live and self.guess()
 
     def guess(self) -> bool:
-        """Whether the attempt may use what is in hand instead of reading. If so, the view notes the guess."""
+        """Whether the attempt may use a guess instead of a read. If so, the view notes the guess."""
         self.guessed = self.guessed or self.trusting
         return self.trusting
 
     def newest(self, chain: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Return the nodes above and at a scope as they were seen last: a better guess than what is in hand."""
+        """Return the nodes above and at a scope as they were last seen: a better guess than a loaded entity's."""
         return chain if self._recent is None else self._recent.chain(chain)
 
     def scope_version(self, entity_id: int) -> int | None:
@@ -227,27 +230,27 @@ class View:
         return None if known is None else known.record.chain[-1].scope_version
 
     def resolve(self, path: Lookup) -> Resolved:
-        """Follow a path over live nodes as far as it leads, and note where its parents are."""
+        """Follow a path over live nodes as far as it leads, and note the nodes of its parents."""
         (resolved,) = self.backend.resolve([path])
         if self._recent is not None:
             self._recent.note_parents(path, resolved.nodes)
         return resolved
 
     def saw(self, chain: tuple[Node, ...]) -> None:
-        """Note where a scope was found."""
+        """Note the nodes that led to a scope."""
         if self._recent is not None:
             self._recent.note(chain)
 
     def follow(self, path: Lookup) -> tuple[Node, ...] | None:
-        """Return the nodes that a path led to last, if the attempt may use them instead of reading; that is noted."""
+        """Return the nodes that a path last led to, if the attempt may use them instead of a read; note that guess."""
         remembered = self._recent.at(path) if self.trusting and self._recent is not None else None
         self.guessed = self.guessed or remembered is not None
         return remembered
 
     def above(self, path: Lookup) -> tuple[Node, ...] | None:
-        """Return the nodes above what a path names, as they were seen last; None: the entity must be read.
+        """Return the nodes above the entity at a path, as they were last seen; None: the entity must be read.
 
-        Only for an update by name. Where names are folded, a read alone tells how the entity's own is written.
+        Only for an update by name. Where names are folded, only a read tells how the entity's own name is written.
         """
         remembered = self._recent.at(parents_of(path)) if self.naming and self._recent is not None else None
         if not remembered or remembered[-1].fold:
@@ -256,15 +259,15 @@ class View:
         return remembered
 
     def led(self, path: Lookup, chain: tuple[Node, ...]) -> None:
-        """Note where a path led."""
+        """Note the nodes to which a path led."""
         if self._recent is not None:
             self._recent.note_path(path, chain)
 
 
 def is_known(backend: Reads, request: Request[Any]) -> bool:
-    """Whether a request may be announced before it reads: an entity in hand is :func:`committed`, as far as is known.
+    """Whether a request may be announced before it reads: its loaded entity, if any, is :func:`committed`.
 
-    An intent is applied to whatever has the id, and after a backup was put back, another entity may have it.
+    An intent is applied to the entity that has the id then, and after a backup was put back, that may be another one.
     """
     where = None if request.where is None else request.where()
     return not isinstance(where, Entity) or committed(backend, where)
@@ -277,7 +280,7 @@ Attempt = Callable[[View], "Proposal[T] | T"]
 class Merge:
     """Changes whose preconditions lie in the entity's own row, so that every process can apply them.
 
-    ``names``: the path that the call means; None: the entity with ``entity_id``, wherever it is.
+    ``names``: the path that the call gives; None: the entity with ``entity_id``, wherever it is.
     """
 
     kind: str
@@ -285,11 +288,15 @@ class Merge:
     entity_id: int | None
     changes: tuple[EntityChange, ...]
     evidence: tuple[tuple[int, int], ...] = ()
-    """The guards on which it rests: of a user's, its right; of an encrypted one, the catalog's settings. A helper
-    applies it only under these."""
+    """The guards on which it rests: those of a user's right, or of an encrypted change's catalog.
+
+    A helper applies it only under these guards.
+    """
     settled: tuple[int, int] | None = None
-    """The catalog whose settings declare which properties are secret, with its scope version. Under another one it is
-    refused."""
+    """The catalog whose settings declare which properties are secret, with its scope version.
+
+    Under another one it is refused.
+    """
 
 
 @value
@@ -301,19 +308,21 @@ class Request(Generic[T]):
     """Return the call in words, for messages and logs: its verb, kind and target."""
     attempt: Attempt[T]
     replay: Callable[[Sequence[Step]], T]
-    """From the rows that the operation wrote to what the call returns."""
+    """A function from the rows that the operation wrote to the result of the call."""
     arguments: Callable[[], Any]
     """The call's arguments as JSON values, which a repeat with the same operation id must have too."""
     merge: Merge | None = None
-    """What can be announced when it loses; None: it cannot."""
+    """The changes to announce when it loses; None: it cannot be announced."""
     exclusive: bool = False
     """It bumps a scope version, and may mark the scope when it loses."""
     read_first: bool = False
-    """It is announced only after an attempt that read: a loaded entity may be below another catalog now, which
-    declares other properties secret."""
+    """It is announced only after an attempt that read.
+
+    A loaded entity may be below another catalog now, which declares other properties secret.
+    """
     id: UUID | None = None
     """The operation id, if the document must contain it; None: the operation draws one."""
     judge: Callable[[Sequence[Step], T], None] | None = None
-    """Raise what speaks against returning the result of an earlier message today; None: the caller sees everything."""
+    """Raise an error if the caller no longer sees the result of an earlier message; None: it sees everything."""
     where: Callable[[], Lookup | Entity | None] | None = None
-    """Return what it changes; None: it makes something new. Where this is known, it may travel with other requests."""
+    """Return its target; None: it creates an entity. A request with this function may travel with others."""

@@ -6,8 +6,8 @@ more: a rename of the catalog changes none. If they have changed, it raises :cla
 with the present settings (``managers/secrets/sealing.py``).
 
 An encrypted change is announced as ciphertext, and rests on the catalog's scope version. So no helper needs a key, and
-none applies the change under other settings, or under another data key than the catalog's. A plain value that was
-announced before its name was declared secret may still be applied as it was given; ``verify`` reports it.
+no helper applies the change under other settings or another data key. A plain value that was announced before its name
+was declared secret may still be applied as it was given; ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _NOWHERE = Node(-1, "catalog", "", 0, True, False)
 
 
 class Stale(Exception):
-    """A catalog's settings are not what the call was prepared with."""
+    """A catalog's settings differ from those with which the call was prepared."""
 
 
 class _Mode(Enum):
-    """Where a seal's settings come from. An older guard than they have fails at the commit of a call alone."""
+    """The source of a seal's settings. A guard older than the settings fails only at the commit of a call alone."""
 
     ALONE = auto()
     GUESSED = auto()
@@ -60,10 +60,10 @@ class _Mode(Enum):
 
 @dataclass(frozen=True)
 class Seal:
-    """What one call encrypts: the settings of the catalog that it writes below, as they were at a scope version."""
+    """The encryption of one call: the settings of the catalog that it writes below, as they were at a scope version."""
 
     sealer: Sealer | None
-    """None: of a view of the past, which writes nothing."""
+    """None: the seal of a view of the past, which writes nothing."""
     catalog: Node | None
     """None: it writes below no catalog that exists."""
     declared: Declared
@@ -73,27 +73,28 @@ class Seal:
     compares: bool = True
     """The caller may learn whether a value that it gives is the present one: a user may not."""
     seals: Seals | None = None
-    """Where an attempt looks at the settings once more; None: it does not."""
+    """The memory in which an attempt looks at the settings once more; None: it does not look."""
 
     @property
     def settled(self) -> tuple[int, int] | None:
-        """The catalog and its scope version, under which alone a change is announced."""
+        """The catalog and its scope version: an announced change is applied only under it."""
         return None if self.catalog in (None, _NOWHERE) else (self.catalog.id, self.catalog.scope_version)
 
     def nowhere(self) -> Seal:
-        """Return what a call encrypts below a catalog that does not exist."""
+        """Return the seal of a call below a catalog that does not exist."""
         return Seal(self.sealer, _NOWHERE, NOTHING, compares=self.compares)
 
     def announced(self, merge: Merge) -> Merge | None:
-        """Return something encrypted as it is announced: it lands only while the catalog's settings are what they were.
+        """Return an encrypted change to announce: helpers apply it only while the catalog's settings stay the same.
 
-        Else its owner decides again, with the data key of then. None: no catalog could say that.
+        Otherwise its owner decides again, with the data key of that time. None: the call has no existing catalog to
+        guard.
         """
         settled = self.settled
         return None if settled is None else replace(merge, settled=settled, evidence=(settled,))
 
     def value(self, key: object, value: Any) -> Any:
-        """Return a property's value as the call may write it. Raises InvalidArgument, SecretKeyMissing."""
+        """Return the form of a property's value that the call may write. Raises InvalidArgument, SecretKeyMissing."""
         if type(value) is str and not self.declared.patterns and not value.startswith(PREFIX):
             return value  # most values end here: nothing is declared secret
         if not isinstance(value, str) or isinstance(value, Sealed | Secret) or not isinstance(key, str):
@@ -107,13 +108,13 @@ class Seal:
         return self.sealer.seal(key, text, self.declared.key, compares=self.compares)
 
     def properties(self, properties: Any) -> Any:
-        """Return properties as the call may write them."""
+        """Return the form of properties that the call may write."""
         if not isinstance(properties, Mapping):
             return properties
         return {**{key: self.value(key, value) for key, value in properties.items()}, **self.more}
 
     def changes(self, changes: Iterable[EntityChange]) -> tuple[EntityChange, ...]:
-        """Return changes as a repeat under one operation id compares them; :func:`bound_changes` binds them."""
+        """Return changes in the form that repeats under one operation id compare; :func:`bound_changes` binds them."""
         return tuple([self._change(one) if isinstance(one, SetProperty) else one for one in changes])
 
     def _change(self, one: SetProperty) -> SetProperty:
@@ -121,7 +122,7 @@ class Seal:
         return one if value is one.value and expected is one.expected else replace(one, value=value, expected=expected)
 
     def redeclared(self, changes: tuple[EntityChange, ...]) -> tuple[Seal, tuple[EntityChange, ...]]:
-        """Return the seal of a change of the catalog itself, and the changes, with a data key for new settings."""
+        """Return the seal for changes of the catalog itself, and the changes with a data key for new settings."""
         seal = self._after(changes)
         new = bool(seal.declared.patterns) and not self.declared.patterns
         if self.sealer is None or not new or any(isinstance(c, SetProperty) and c.key == KEY for c in changes):
@@ -143,7 +144,7 @@ class Seal:
         return replace(self, declared=declared if self.sealer is None else self.sealer.usable(declared), seals=None)
 
     def guarding(self, attempt: Attempt[T]) -> Attempt[T]:
-        """Return an attempt that proposes only what the catalog's settings at the commit allow."""
+        """Return an attempt whose proposals commit only while the catalog's settings stay the same."""
         catalog = self.catalog
         if catalog is None:
             return attempt
@@ -151,7 +152,7 @@ class Seal:
         def checked(view: View) -> Proposal[T] | T:
             try:
                 decided = attempt(view)
-            except EntityNotFound:  # whatever is declared secret
+            except EntityNotFound:  # independent of the settings
                 raise
             except MetastoreError:
                 if not view.guessed and _outdated(view, catalog):
@@ -179,7 +180,7 @@ class Seal:
         raise Stale
 
     def _settled_anew(self, guards: Iterable[Guard]) -> tuple[int, int] | None:
-        """Return the catalog among these guards, with its scope version, if the same is secret there; None: it is not.
+        """Return the catalog among these guards, with its scope version, if it has the same settings; None: it has not.
 
         The catalog was renamed, or another one has its name now.
         """
@@ -187,7 +188,7 @@ class Seal:
         return None if found is None or found[1] != self.declared else (found[0].id, found[0].scope_version)
 
     def _is_guarded(self, catalog: Node, guards: Iterable[Guard]) -> bool:
-        """Whether a commit with these guards lands under these settings, if it lands."""
+        """Whether a commit with these guards can succeed only under these settings."""
         for guard in guards:
             if guard.id == catalog.id:
                 older = guard.scope_version < catalog.scope_version
@@ -211,7 +212,7 @@ NO_SEAL = Seal(None, None, NOTHING)
 
 
 def bound_changes(changes: Sequence[EntityChange], entity_id: int, doc: str) -> tuple[EntityChange, ...]:
-    """Return changes as they are announced and kept in history, for an entity whose document is ``doc`` now."""
+    """Return changes in the form that is announced and kept in history, for an entity whose document is ``doc`` now."""
     for one in changes:
         if isinstance(one, SetProperty) and _is_sealed(one):
             break
@@ -233,7 +234,7 @@ def bound_changes(changes: Sequence[EntityChange], entity_id: int, doc: str) -> 
 
 
 def _settled(merge: Merge, settled: tuple[int, int]) -> Merge:
-    """Return changes as they are announced below a catalog, under the scope version at which its settings were read."""
+    """Return changes to announce below a catalog, under the scope version at which its settings were read."""
     return replace(merge, settled=settled, evidence=(settled,) if merge.evidence else ())
 
 
@@ -259,21 +260,21 @@ class Seals:
         """The last read settings of each catalog, also from a transaction that is not committed."""
 
     def clear(self) -> None:
-        """Forget everything but the data keys, and use no reserved id any more."""
+        """Forget everything but the data keys, the reserved ids too."""
         self._settings.clear()
         self._read_last.clear()
         self._ids.clear()
         self.sealer.clear()
 
     def unsealed(self, kind: Kind, where: Path | Entity) -> Seal | None:
-        """Return what is remembered of a catalog that declares nothing secret; None: something else, or nothing."""
+        """Return the remembered seal of a catalog that declares no secrets; None: it does, or is not remembered."""
         known = self._remembered(kind, where)
         return known if known is not None and not known.declared.patterns else None
 
     def seal(
         self, reads: Reads, kind: Kind, where: Path | Entity, *, in_transaction: bool = False, fresh: bool = False
     ) -> Seal:
-        """Return what a call at a path encrypts, or at or below an entity; ``fresh``: it was remembered wrongly.
+        """Return the seal of a call at a path, or at or below an entity; ``fresh``: do not use the remembered one.
 
         Settings that a transaction reads are remembered once it has committed: see :meth:`validated`.
         """
@@ -289,9 +290,10 @@ class Seals:
         return self._seal(declaring)
 
     def settings_at(self, guards: Iterable[Guard]) -> tuple[Node, Declared] | None:
-        """Return the catalog among these guards, and its settings at the scope version there, or later; None: none.
+        """Return the catalog among these guards, and its settings at that scope version or later; None: no catalog.
 
-        What is not remembered is read. If the catalog has changed again, a commit with these guards fails.
+        None: there is no catalog among them. Settings that are not remembered are read. If the catalog has changed
+        again, a commit with these guards fails.
         """
         pairs = {guard.id: guard.scope_version for guard in guards}
         for entity_id, scope_version in pairs.items():
@@ -338,7 +340,7 @@ class Seals:
         return None if known is None else self._settings.get(known)
 
     def _read(self, reads: Reads, kind: Kind, where: Path | Entity, fresh: bool) -> Record | Node | None:
-        """Return the catalog that a call writes below; _NOWHERE: it does not exist; None: it writes below none."""
+        """Return the catalog above the written entity; _NOWHERE: it does not exist; None: there is no catalog above."""
         if not isinstance(where, Entity):
             if not _is_below(kind, where):
                 return None
@@ -379,11 +381,11 @@ def _catalog_of(reads: Reads, entity: Entity, fresh: bool) -> Node | None:
 
 
 def seal_of(sealer: Sealer, catalog: Record) -> Seal:
-    """Return what is encrypted below a catalog that was read."""
+    """Return the seal of a catalog that was read."""
     here, declared = settings_of(catalog)
     return Seal(sealer, here, sealer.usable(declared))
 
 
 def settings_of(record: Record) -> tuple[Node, Declared]:
-    """Return where a catalog stands, and its settings."""
+    """Return a catalog's node and its settings."""
     return record.chain[-1], declared_in(properties_of(record))

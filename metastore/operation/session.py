@@ -1,4 +1,4 @@
-"""The session: what all calls of one store, or of one transaction, share."""
+"""The session: the state that all calls of one store, or of one transaction, share."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ T = TypeVar("T")
 
 
 class Combines(Protocol):
-    """The door to :mod:`metastore.combine`, which is a layer above."""
+    """The interface to :mod:`metastore.combine`, which is a layer above."""
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads."""
 
     def perform(self, session: Session, request: Request[T], call: Call) -> T:
-        """Run a request until it is committed, or settled on a value or an error."""
+        """Run a request until it is committed, or ends with a value or an error."""
 
 
 Found = Entity | tuple[Node, ...]
@@ -52,20 +52,20 @@ class Listed(NamedTuple):
     more: str | None
     """The token of the next page."""
     found: bool = True
-    """``above`` is where it was looked for. Else its path leads nowhere, and the token said which entity it is."""
+    """Whether ``above`` is still at its path. If not, the path leads nowhere, and the token gave the entity's id."""
 
 
 class Caches(Protocol):
-    """The door to :mod:`metastore.cache`, which is a layer above."""
+    """The interface to :mod:`metastore.cache`, which is a layer above."""
 
     def held(self, kind: str, target: object) -> Found | None:
-        """Return what is kept of a path as it is written, or of an id; None: ask with :meth:`read`. It asks nobody."""
+        """Return the kept answer for a path as written, or for an id, without a query; None: call :meth:`read`."""
 
     def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
         """Return one page of a listing, at an instant of this call; ``ask`` asks the database."""
 
     def read(self, key: Hashable, names: tuple[str, ...], ask: Callable[[], Found]) -> Found:
-        """Return what is at ``names`` (() for an id) at an instant of this call; ``ask`` asks the database."""
+        """Return the answer for ``names`` (() for an id) at an instant of this call; ``ask`` asks the database."""
 
     def read_many(
         self, wanted: Sequence[tuple[Hashable, tuple[str, ...]]], ask: Callable[[], list[Found]]
@@ -73,7 +73,7 @@ class Caches(Protocol):
         """Return the answer for each key and path, all at one instant; ``ask`` asks the database for all of them."""
 
     def forget(self) -> None:
-        """Take nothing that is kept for true any more."""
+        """Forget everything that is kept."""
 
 
 @dataclass
@@ -93,23 +93,23 @@ class ManagerSession:
     hot: Hot = field(init=False)
     recent: Recent = field(default_factory=Recent)
     doors: ForgetfulMap[Any] = field(default_factory=ForgetfulMap)
-    """Orders threads of this process that wait for the same entities: see :mod:`metastore.transaction.turns`."""
+    """The doors of threads that wait for the same entities: see :mod:`metastore.transaction.turns`."""
     chains: ForgetfulMap[Any] = field(default_factory=ForgetfulMap)
-    """Lets callers of this process that write one entity commit together: see :mod:`metastore.combine.chain`."""
+    """The chains of callers that write one entity and commit together: see :mod:`metastore.combine.chain`."""
     outer: Session | None = None
-    """The store's session, of a transaction's."""
+    """For a transaction's session: the session of its store."""
     bounds_reads: bool = False
-    """A view's own deadline holds for its reads too. (A store's deadline holds for them in the backend.)"""
+    """A view's own deadline also limits its reads. (The backend applies a store's deadline to reads.)"""
     access: Access | None = None
-    """The rights of the user for whom it works; None: it is trusted."""
+    """The rights of the user for whom the session works; None: the session is trusted."""
     cache: Caches | None = field(default=None, init=False)
-    """Keeps what is read; None: nothing does. A transaction has none: it reads the database."""
+    """The cache of reads; None: there is no cache. A transaction has none: it reads the database."""
     seals: Seals | None = field(default=None, init=False)
     """The secret declarations of catalogs, and the data keys. A view of the past, which writes nothing, has none."""
     declares: bool = field(default=False, init=False)
-    """A transaction has made a catalog, or changed the settings of one: they are read in it."""
+    """Whether a transaction has made a catalog, or changed a catalog's settings: then it reads the settings itself."""
     reason: str | None = None
-    """Why its calls are made, unless they say it."""
+    """The reason for its calls, unless a call gives its own."""
     read_only: str = ""
     """The error message for writes through a view that is read-only."""
     _epoch: str | None = None
@@ -139,21 +139,21 @@ class ManagerSession:
 
 @dataclass
 class Session(ManagerSession):
-    """What all calls of one store share: the whole backend, and how it is used."""
+    """The state that all calls of one store share: the whole backend, and how it is used."""
 
     in_transaction = False
     backend: Backend
     combiner: Combines | None = field(default=None, init=False)
-    """Lets calls that wait together travel together; None: the backend gains nothing by that."""
+    """The combiner, which lets calls that wait together travel together; None: the backend gains nothing from it."""
     rights: Memory = field(default_factory=Memory, init=False)
     """The remembered rights of users."""
 
     def resolve(self, lookup: Lookup) -> Resolved:
-        """Follow a path over live nodes as far as it leads, with what waits beside this call."""
+        """Follow a path over live nodes as far as it leads, together with the paths of other waiting calls."""
         return self.resolve_alone(lookup) if self.combiner is None else self.combiner.resolve(lookup)
 
     def resolve_alone(self, lookup: Lookup) -> Resolved:
-        """Follow a path over live nodes as far as it leads, and note where its parents are."""
+        """Follow a path over live nodes as far as it leads, and note the nodes of its parents."""
         (resolved,) = self.backend.resolve([lookup])
         self.recent.note_parents(lookup, resolved.nodes)
         return resolved
@@ -172,7 +172,7 @@ class Session(ManagerSession):
         return bound
 
     def as_user(self, access: Access) -> Session:
-        """Return a session that sees and does what a user may, and shares all else."""
+        """Return a session with the rights of a user, which shares everything else."""
         bound = copy(self)
         bound.principal, bound.access = access.who.name, access
         bound.cache = None  # the cache knows no users
@@ -181,7 +181,7 @@ class Session(ManagerSession):
         return bound
 
     def of_transaction(self) -> Session:
-        """Return a session for one transaction: it notes the evidence of what is read, for the commit."""
+        """Return a session for one transaction: it notes the evidence of its reads, for the commit."""
         if self.access is None:
             return self
         bound, access = copy(self), self.access.of_transaction()
@@ -196,4 +196,4 @@ class Session(ManagerSession):
 
 
 _TOKENS, _TOKENS_PER_SECOND = 100, 20.0
-"""How many retries after no other's success a process may make at once, and per second."""
+"""How many retries a process may make, at once and per second, that no other operation's success has caused."""

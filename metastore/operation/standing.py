@@ -1,8 +1,8 @@
-"""What a user's write may keep but not set: references to secrets, and pointers to files of Iceberg.
+"""Values that a user's write may keep but not set: references to secrets, and pointers to files of Iceberg.
 
-A client that writes all properties back names them too. That is allowed while the entity has them: the commit of
-the write expects the version that proves it. Such a change is never announced to be applied later: it would bring back
-what others have replaced since.
+A client that writes all properties back names them too. That is allowed while the entity has them: the commit of the
+write expects the version that proves it. Such a change is never announced to be applied later: it would bring back
+values that others have replaced since.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def keeps(access: Access, write: Write) -> bool:
 
 
 def check_references(access: Access, view: View, write: Insert | Update | Put | Delete) -> None:
-    """Raise PermissionDenied for a reference to a secret that users may not set: it names what this process can read.
+    """Raise PermissionDenied for a reference to a secret that users may not set: this process can read the secret.
 
     Without this check a user could refer to any variable or file of a service, and let the service reveal it. A value
     that the entity has may be written again: clients write all properties back.
@@ -69,8 +69,8 @@ def check_references(access: Access, view: View, write: Insert | Update | Put | 
 def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
     """Raise PermissionDenied if a user lets a table or view have another metadata file of Iceberg, or location with it.
 
-    With that of a table that it does not see, the Iceberg server would show that table, and delete its files. Nor does
-    a user take the file away: it could set another location then.
+    With the file of a table that the user does not see, the Iceberg server would show that table, and delete its files.
+    A user may not remove the file either: it could then set another location.
     """
     event = write.event
     if access.swaps or write.doc is None or event.kind not in ("table", "view"):
@@ -90,7 +90,7 @@ def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
 
 
 def _pointer(doc: str) -> tuple[str | None, str | None]:
-    """Return which metadata file a table or view has, and its location."""
+    """Return the metadata file of a table or view, and its location."""
     fields = json.loads(doc)
     return fields.get("properties", {}).get(_POINTER), fields.get("location")
 
@@ -102,7 +102,7 @@ def _is_allowed(reference: str, allowed: Sequence[str]) -> bool:
 def _stands(view: View, write: Insert | Update | Put | Delete) -> str | None:
     """Return the document that a write replaces. Raises Conflict if another one has replaced it already.
 
-    Where the write rests on a guess, that one is returned: then a refusal is decided again.
+    If the write rests on a guess, return the guessed document: then a refusal is decided again.
     """
     if isinstance(write, Update):
         (known,) = view.backend.by_id([write.id])

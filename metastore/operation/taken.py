@@ -1,8 +1,8 @@
-"""Ask for the right to do something before it is told what else speaks against it.
+"""Check a user's right to an operation before the user learns of any other obstacle.
 
-Who may not create below a container must not learn which names it has: they may be hidden. So an attempt that found a
-name taken is decided once more as if it were free, and what that would need is asked. An attempt that did not find what
-its caller expects is decided once more without that.
+A user who may not create below a container must not learn which names it has: they may be hidden. So an attempt that
+found a name taken is decided once more as if the name were free, and the rights for that are checked. An attempt that
+failed an expectation of its caller is decided once more without the expectation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["as_if_expected", "as_if_free"]
 
 
 def as_if_expected(view: View) -> View:
-    """Return a view of what ``view`` reads now, in which everything is as the caller expects."""
+    """Return a view of the present reads of ``view``, in which everything is as the caller expects."""
     return View(view.backend, trusting=False, asking=True)
 
 
@@ -30,14 +30,14 @@ def as_if_free(view: View, path: str) -> View:
 
 
 class _Untaken:
-    """Reads without what has one path."""
+    """Reads that hide the entity at one path."""
 
     def __init__(self, base: Reads, path: str) -> None:
         self._base = base
         self._path = path
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
-        """Follow paths; the one that is to be free leads only to its parent."""
+        """Follow paths; the hidden path leads only to its parent."""
         return [self._cut(*pair) for pair in zip(lookups, self._base.resolve(lookups), strict=True)]
 
     def _cut(self, lookup: Lookup, found: Resolved) -> Resolved:

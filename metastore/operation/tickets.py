@@ -1,6 +1,6 @@
 """Wait in line for entities on which others write all the time: one ticket for each operation that waits.
 
-An operation that has its turn commits by a compare-and-swap, as every other one does. While its ticket stands, the
+An operation that has its turn commits by a compare-and-swap, as every other one does. While its ticket exists, the
 database refuses other commits on its entities. docs/progress.md has the protocol and the bound.
 """
 
@@ -27,15 +27,15 @@ from metastore.retry.runner import Conflict
 __all__ = ["OwnTicket", "Watch", "carrying", "scopes_of", "sent"]
 
 _PATIENCE, _LONGEST_PATIENCE = 0.25, 5.0
-"""How long a head may wait without a move, at least and at most (seconds)."""
+"""How long the head of a line may wait without a move, at least and at most (seconds)."""
 _LONG = 0.02
-"""A longer turn leaves the others an equal gap (seconds)."""
+"""After a longer turn, the others get a gap of the same length (seconds)."""
 _SHORTEST_WAIT, _LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
-"""How long a waiter sleeps between two looks; one that is next looks soon, or it would be taken for dead (seconds)."""
+"""How long a waiter sleeps between two looks (seconds). The next one in line looks soon, or it would count as dead."""
 
 
 class Watch:
-    """Looks at the head of a line, and removes it if it does not move: its owner has died, or sleeps."""
+    """A watch on the head of a line: it removes a ticket that does not move, because its owner has died, or sleeps."""
 
     def __init__(self, session: Session, ids: Sequence[int]) -> None:
         self._session, self._ids = session, ids
@@ -79,23 +79,23 @@ def _rest(session: Session, name: int | UUID, seconds: float, longest: float) ->
 
 
 class OwnTicket:
-    """The place in line of one operation. A forked child has no part in it."""
+    """The place in line of one operation. A forked child takes no part in it."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._process = process_id()
         self.ids: tuple[int, ...] = ()
         self.number: int | None = None
-        """None: it stands nowhere."""
+        """None: the operation is in no line."""
         self.seen: dict[int, Pending] = {}
-        """The entity and its intents at the instant that began the turn; {}: it is at several entities."""
+        """The entity and its intents at the instant that began the turn; {}: the ticket is for several entities."""
         self._began = 0.0
         self._ahead = 0
-        """How many were before it."""
+        """How many tickets were before it."""
         self._next = True
         """Whether this operation's turn may be next."""
         self._patience = _PATIENCE
-        """How long others wait for it when it is the head (seconds)."""
+        """How long others wait for a move when this ticket is the head (seconds)."""
 
     def take(self, ids: Iterable[int], ends: float, run: float = 0.0) -> None:
         """Wait in line for these entities until it is this operation's turn.
@@ -123,7 +123,7 @@ class OwnTicket:
             self.number = self._session.backend.queue(self.ids, self._patience)
         line = self._look(self.number)
         if not line.held:  # the ticket was removed: queue again
-            # it may have waited for a long turn at one entity while it was the head at another
+            # the ticket may have waited for a long turn at one entity while it was the head at another
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
             self.leave()
             return False
@@ -134,7 +134,7 @@ class OwnTicket:
         return False
 
     def _look(self, number: int) -> Line:
-        """Look which tickets are older. Where there may be none, the same message shows the entity."""
+        """Look which tickets are older. If there may be no older one, the same message shows the entity."""
         backend = self._session.backend
         if not self._next or len(self.ids) > 1:
             self.seen = {}
@@ -146,7 +146,7 @@ class OwnTicket:
 
     @property
     def is_short(self) -> bool:
-        """Whether the turn was so short until now that the commit may end it."""
+        """Whether the turn was short enough until now for the commit to end it."""
         return self._session.clock.monotonic() - self._began <= _LONG
 
     def passed(self) -> None:
@@ -157,11 +157,11 @@ class OwnTicket:
 
     @property
     def alone(self) -> bool:
-        """Whether nobody was in line before it."""
+        """Whether no ticket was before it."""
         return self._ahead == 0
 
     def leave(self) -> None:
-        """Leave the line; after a long turn, others have theirs. If that fails, a waiter removes the ticket."""
+        """Leave the line; after a long turn, others get their turn. If that fails, a waiter removes the ticket."""
         number, self.number = self.number, None
         if number is None or self._process != process_id():
             return
@@ -172,7 +172,7 @@ class OwnTicket:
 
 
 Seen = Mapping[int, Pending]
-"""What one snapshot showed of an entity, by id."""
+"""The entities and intents that one snapshot showed, by the entity's id."""
 
 
 def carrying(session: Session, commit: Commit, seen: Seen | None = None) -> Commit:
@@ -180,8 +180,8 @@ def carrying(session: Session, commit: Commit, seen: Seen | None = None) -> Comm
 
     They have no answer yet, so applying them after the commit's own writes is a valid serial order. Entities that the
     commit itself renames, moves or drops, and those below, carry no intents: their paths may lead elsewhere afterwards.
-    There the intents are overlooked: they stay with their owners, or are sent away. ``seen``: what one snapshot has
-    shown.
+    The commit ignores the intents there: they stay with their owners, or are moved. ``seen``: the entities that one
+    snapshot has shown.
     """
     updates = {w.id: w for w in commit.writes if isinstance(w, Update)}
     moved = {w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None}
@@ -211,7 +211,7 @@ def _carried(backend: Intents, seen: Pending, commit: Commit, last: Update, move
 
 
 def _nothing(last: Update) -> Help:
-    """Return what lets a commit overlook the intents on an entity."""
+    """Return the help with which a commit ignores the intents on an entity."""
     return Help((), last.id, last.version + 1, last.event.path_after or "", ())
 
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def timed(session: ManagerSession, method: str, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Read, and note in the store's metrics how long ``method`` took, whether it succeeded or raised."""
+    """Read, and note in the store's metrics how long ``method`` took, also if it raised."""
     began = session.clock.monotonic()
     of_store = session.outer or session
     try:
@@ -30,7 +30,7 @@ def timed(session: ManagerSession, method: str, read: Callable[P, T], *args: P.a
 
 
 def timing(session: ManagerSession, method: str, read: Callable[P, T]) -> Callable[P, T]:
-    """Return ``read``, timed: for what is called once for each page of a listing."""
+    """Return a timed ``read``, for a function that is called once for each page of a listing."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         return timed(session, method, read, *args, **kwargs)
@@ -39,7 +39,7 @@ def timing(session: ManagerSession, method: str, read: Callable[P, T]) -> Callab
 
 
 def stepping(session: ManagerSession, found: Iterator[T], ends: float = math.inf) -> Iterator[T]:
-    """Yield what ``found`` does. Each step is a call, with the store's deadline; all of them end at ``ends``.
+    """Yield the items of ``found``. Each step is a call, with the store's deadline; all of them end at ``ends``.
 
     Nothing is yielded after ``ends``, whether or not the backend stops a statement then. A step that reads several
     pages, because it finds nothing in them, calls ``check_time`` before each.

@@ -1,8 +1,8 @@
 """Read and write the JSON bodies of requests and answers, large ones so that other threads work meanwhile.
 
-CPython reads and writes JSON in C, and gives no other thread a turn before it is done. So a large body of a request is
-bounded in what takes time: its values, and the length of a text. At each call of a function of Python, here the hooks,
-others get their turn. A long list of an answer is written in slices.
+CPython reads and writes JSON in C, and gives no other thread a turn before it is done. So two things that take time are
+bounded in a large body of a request: its number of values, and the length of a text. Other threads get their turn at
+each call of a Python function, here the hooks. A long list of an answer is written in slices.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ __all__ = ["LARGE", "Crowded", "check_values", "read_json", "read_large_json", "
 LARGE: Final = 64 << 10
 """A larger body is read in a thread, by ``read_large_json`` (bytes)."""
 _VALUES: Final = 100_000
-"""How many values a large body may have: what makes Python objects of them stops all threads meanwhile."""
+"""How many values a large body may have: all threads wait while Python objects are made of them."""
 _BEFORE_VALUES: Final = (b",", b"[", b"{")
 _TEXT: Final = 2 << 20
 """How long one text of a large body may be, as it is sent: all threads wait while it is read (bytes)."""
 _SLICE: Final = 256 << 10
-"""How much of a large body is looked at in one go, which stops all threads (bytes)."""
+"""How much of a large body is checked in one go, while all threads wait (bytes)."""
 _LONGEST: Final = 1 << 63
 _ITEMS: Final = 500
-"""How many items of a list are written in one go, which stops all threads."""
+"""How many items of a list are written in one go, while all threads wait."""
 
 
 class Crowded(ValueError):

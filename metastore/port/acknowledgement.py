@@ -25,7 +25,7 @@ __all__ = ["Answer", "Verdict", "decide", "verdict"]
 
 
 class Verdict(Enum):
-    """What one member, or all of them, mean for the change."""
+    """The decision about an announced change, from one member's state or from the states of all members."""
 
     SAFE = "safe"
     WAIT = "wait"
@@ -37,11 +37,11 @@ class Answer(NamedTuple):
 
     said: Literal["acknowledged", "nothing", "error"]
     silent: bool
-    """It has not renewed for its ttl and the margin, by the clock of the process that asks."""
+    """It has not renewed its lease for its ttl plus the margin, by the clock of the process that asks."""
 
 
 def verdict(answer: Answer, *, budget_left: bool) -> Verdict:
-    """Return what one member means for the change."""
+    """Return the verdict from the state of one member."""
     if answer.said == "error":
         return Verdict.FAIL
     if answer.said == "acknowledged" or answer.silent:
@@ -50,7 +50,7 @@ def verdict(answer: Answer, *, budget_left: bool) -> Verdict:
 
 
 def decide(answers: Iterable[Answer], *, budget_left: bool) -> Verdict:
-    """Return what all members together mean: it goes on when each is safe, and fails when one fails."""
+    """Return the verdict from all members: the change goes on when each is safe, and fails when one fails."""
     verdicts = {verdict(answer, budget_left=budget_left) for answer in answers}
     if Verdict.FAIL in verdicts:
         return Verdict.FAIL

@@ -93,25 +93,25 @@ class Reads(Protocol):
 
     @property
     def origin(self) -> Origin:
-        """Which database this is, as it was read last. All entities that come from it carry it."""
+        """The identity of the database, as it was last read. All entities that come from the database carry it."""
 
     def identify(self) -> Origin:
-        """Read again which database this is: a restore through another store makes it another one."""
+        """Read the identity of the database again: a restore through another store changes it."""
 
     def commit(self, commit: Commit) -> CommitOutcome:
         """Apply ``commit`` atomically, in one attempt. Return Committed if and only if everything was applied."""
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
-        """Follow each path over live nodes as far as it leads."""
+        """Follow each path over live nodes, up to its end or to the first name that no live node has."""
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
-        """Return each entity, in whatever state; None: it was purged."""
+        """Return each entity, in any state; None: it was purged."""
 
     def hold(self, guards: Guards) -> bool:
-        """Whether all these (id, scope version) are true, at one instant."""
+        """Whether all these entities have these scope versions, at one instant."""
 
     def has_children(self, entity_id: int, besides: Sequence[int] = ()) -> bool:
-        """Whether an entity has live children besides these."""
+        """Whether an entity has live children other than these."""
 
     def children(
         self, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int, guards: Guards
@@ -124,7 +124,7 @@ class Reads(Protocol):
         """Return (key, name) of at most ``limit`` live children after the key ``after``, ordered by key."""
 
     def named(self, parent_id: int, family: str, key: str, guards: Guards) -> RowPage[Child]:
-        """Return the child that has a name: it is live, or it is being dropped in steps. At most one."""
+        """Return the only child that has a name: it is live, or it is being dropped in steps."""
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
         """Return the child of this kind and name that was dropped last and can be restored; None: there is none."""
@@ -174,21 +174,21 @@ class Rights(Protocol):
     """The rows on which a decision about a user rests."""
 
     def rights(self, whose: Whose, places: Sequence[int], below: int | None) -> RightRows:
-        """Return a user's rights at these entities, in whatever state they are, and at the children of ``below``."""
+        """Return a user's rights at these entities, in any state, and at the children of ``below``."""
 
     def nodes(self, ids: Sequence[int]) -> dict[int, tuple[Node, ...]]:
-        """Return the nodes that lead to each entity, in whatever state it is. Those that were purged are left out."""
+        """Return the nodes that lead to each entity, in any state. Purged entities are left out."""
 
     def resolve_rights(self, lookup: Lookup, user: str) -> tuple[Resolved, RightRows]:
         """Follow a path from the root; return also the rights, at its nodes, of the user of this name in its metalake.
 
-        Both are of one instant.
+        Both come from one instant.
         """
 
     def resolve_holding(self, lookup: Lookup, guards: Guards) -> tuple[Resolved, bool]:
         """Follow a path, and say whether these guards are true at the same instant.
 
-        The answer for a path that leads nowhere may be False in any case.
+        For a path that leads nowhere, the answer may be False although the guards are true.
         """
 
     def by_id_holding(self, ids: Sequence[int], guards: Guards) -> tuple[list[Known | None], bool]:
@@ -205,12 +205,12 @@ class Rights(Protocol):
         guards: Guards,
         chosen: Chosen,
     ) -> RowPage[Child]:
-        """Return the same as ``children``, for the chosen ones only. The documents of others are not read."""
+        """Return the same as ``children``, for the chosen children only. The documents of others are not read."""
 
     def names_chosen(
         self, parent_id: int, kind: str, family: str, after: str, limit: int, guards: Guards, chosen: Chosen
     ) -> RowPage[tuple[str, str]]:
-        """Return the same as ``names``, for the chosen ones only."""
+        """Return the same as ``names``, for the chosen children only."""
 
 
 class Intents(Protocol):
@@ -219,26 +219,26 @@ class Intents(Protocol):
     def write_down(self, entry: Entry) -> CommitOutcome:
         """Insert an operation's row, or replace the one that was claimed. One attempt.
 
-        Its one result says when, and in place of a version how many other intents the entity had.
+        Its one result has the time and, in place of a version, the number of other intents of the entity.
         """
 
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
         """Return an entity with its ``limit`` oldest intents, and the row of the operation that asks.
 
-        ``ticket``: look at the same instant who is in line before it.
+        ``ticket``: return also who was in line before this ticket at the same instant.
         """
 
     def scopes(self, ids: Sequence[int]) -> dict[int, int]:
         """Return the scope version of each guard that exists."""
 
     def turn(self, entity_id: int, operation_id: UUID) -> Turn:
-        """Return what became of an intent, or how many are before it."""
+        """Return the outcome of an intent, or how many intents are before it."""
 
     def help(self, help: Help) -> CommitOutcome:
         """Resolve intents. One attempt; a result for each of them."""
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
-        """Make everything impossible that was sent for this operation and is not applied yet.
+        """Prevent that anything sent for this operation is still applied.
 
         Returns the number under which the operation's client may claim it; None: it is pending or decided. Raises
         OutcomeUnknown if the row is missing and gc may have deleted one that is ``life`` seconds old: the operation may
@@ -246,33 +246,37 @@ class Intents(Protocol):
         """
 
     def confirm(self, operation_id: UUID) -> list[Step]:
-        """Return what ``steps`` does, once it is as durable as a commit that was answered.
+        """Return the rows of ``steps``, once they are as durable as an acknowledged commit.
 
-        A commit may be readable before that: a server that is told to stop while it waits for a replica applies the
-        commit all the same. One server reads and confirms: after a fail-over another one may lack what was read.
+        A commit may be readable before it is durable: a server that is told to stop while it waits for a replica
+        applies the commit all the same. The same server reads and confirms: after a fail-over, another server may lack
+        the rows that were read.
         """
 
     def cancel(self, operation_id: UUID) -> bool:
         """Withdraw an intent; False: it is not pending."""
 
     def steps(self, operation_id: UUID) -> list[Step]:
-        """Return what an operation wrote."""
+        """Return the rows of history that an operation wrote."""
 
 
 class Marks(Protocol):
     """Exclusive operations that are announced on a scope: guards step aside for them."""
 
     def mark(self, mark: Mark) -> CommitOutcome:
-        """Set a mark, unless there is one or others have their turn. One attempt, which never waits for a mark."""
+        """Set a mark, unless the scope has one already or other operations have their turn.
+
+        One attempt, which never waits for a mark.
+        """
 
     def unmark(self, entity_id: int, operation_id: UUID) -> bool:
         """Remove the mark of this operation; False: the mark was gone already."""
 
     def marked(self, ids: Sequence[int]) -> list[Marked]:
-        """Return what is in the way at these guards."""
+        """Return the marks, and the turns of others, that hinder a commit at these guards."""
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:
-        """Remove a mark of this other operation that has expired, with a new scope version; False: there is none."""
+        """Remove another operation's expired mark, and count up the scope version; False: there is no such mark."""
 
 
 class Content(Protocol):
@@ -282,10 +286,10 @@ class Content(Protocol):
         """Return the matches among the next rows of a scan; all of it is true at one instant."""
 
     def search_sizes(self, span: Span, most: Sizes) -> Sizes:
-        """Return how many rows each way to look for something would read, counted up to ``most`` of each."""
+        """Return how many rows each way of searching would read, counted up to ``most`` for each."""
 
     def stats(self, since: int, limit: int) -> DatabaseStats:
-        """Return what ``metastore stats`` shows: of the last ``since`` microseconds, at most ``limit`` of each."""
+        """Return the statistics of ``metastore stats``: of the last ``since`` µs, at most ``limit`` rows each."""
 
     def snapshot(self) -> AbstractContextManager[TableSnapshot]:
         """Read whole tables at one instant, while other clients go on writing.
@@ -295,7 +299,7 @@ class Content(Protocol):
         """
 
     def restorer(self) -> Restorer:
-        """Return what writes rows below the managers, in bulk: only for the restore of a whole database."""
+        """Return the writer of rows below the managers, in bulk: only for the restore of a whole database."""
 
 
 class Database(Protocol):
@@ -317,7 +321,7 @@ class Database(Protocol):
         """Ask the database for an answer. Raises BackendUnavailable."""
 
     def in_one_go(self, work: Callable[[], T], *, for_many: bool = False) -> T:
-        """Return what ``work`` returns, which sends several messages. No other work of the process comes in between.
+        """Run ``work``, which sends several messages, without other work of the process in between; return its result.
 
         (In an async store the event loop would run all tasks that can run between two messages. So ``work`` does not
         sleep: it has a thread to itself. ``for_many``: other calls wait for it.)

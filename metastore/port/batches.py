@@ -1,7 +1,7 @@
 """The operations of a backend for requests that travel together: one statement for many, and an answer for each.
 
-The members of a batch are independent operations. Each has its own preconditions, and is applied, or not, by itself:
-what one of them finds hurts no other. A batch means what its members mean one after the other, in the order given.
+The members of a batch are independent operations. Each has its own preconditions, and is applied or not independently
+of the others. A batch has the same effect as its members one after the other, in the order given.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = [
 
 
 class Below(NamedTuple):
-    """A live child to look for: its parent's nodes as they were seen last, its family, and its key."""
+    """A live child to look for: its parent's nodes as they were last seen, its family, and its key."""
 
     parents: tuple[Node, ...]
-    """From below the root; (): the root is the child's parent."""
+    """The nodes from below the root to the parent; (): the parent is the root."""
     family: str
     key: str
 
@@ -42,20 +42,20 @@ class Below(NamedTuple):
     def asked(self) -> Hashable:
         """The value that tells it from others in a batch.
 
-        (A hash of the nodes takes longer than all else that a read needs.)
+        (To hash the nodes takes longer than the rest of a read.)
         """
         return id(self.parents), self.family, self.key
 
 
 class AlterStep(NamedTuple):
-    """One operation among those that alter one entity: it makes one version, unless it is an intent without effect."""
+    """One of the operations that alter one entity: it makes one version, unless it is an intent without effect."""
 
     operation_id: UUID
     principal: str | None
     doc: str | None
     changes: str | None
     carried: Resolution | None = None
-    """The result of an intent that the batch resolves as well, before its own steps; it must still be pending."""
+    """The result of another's intent, which the batch resolves before its own steps; it must still be pending."""
 
     @property
     def action(self) -> str:
@@ -70,14 +70,14 @@ class AlterTogether(NamedTuple):
     id: int
     version: int
     scope_version: int
-    """The entity's own scope version: while it is the same, the entity is where it was seen."""
+    """The entity's own scope version: while it stays the same, the entity has not moved."""
     kind: str
     path: str
     steps: tuple[AlterStep, ...]
     helps: bool = False
-    """The version was read with the intents that were pending then, and the steps carry all of them."""
+    """The steps resolve all intents that were pending when the version was read."""
     ticket: int | None = None
-    """The number of the ticket on which they go: only older ones hinder them. One that is gone: each one does."""
+    """The number of their ticket: only older tickets hinder them. If the ticket is gone, every ticket does."""
     leaves: bool = False
     """The ticket is removed with them."""
 
@@ -88,18 +88,18 @@ class AlterTogether(NamedTuple):
 
 
 class Altered(NamedTuple):
-    """What became of an :class:`AlterTogether`."""
+    """The outcome of an :class:`AlterTogether`."""
 
     time: int | None
     """When it was applied (µs since 1970); None: a precondition did not hold."""
     version: int | None = None
-    """If nothing but the entity's version was another one: its newest version."""
+    """The entity's newest version, if only its version differed from the expected one."""
     doc: str | None = None
-    """The document of that version; None: it does not fit into the answer."""
+    """The document of that version; None: it is too large for the answer."""
     modified_by: str | None = None
     modified_at: int = 0
     pending: bool = False
-    """Intents that this program understands must be resolved first, and nothing else speaks against it."""
+    """The only obstacle: intents, which this program understands, must be resolved first."""
     queued: bool = False
     """A transaction is in line for the entity."""
 
@@ -112,19 +112,27 @@ class Single(NamedTuple):
     operation_id: UUID
     principal: str | None
     follows: UUID | None = None
-    """The alter of the same batch that makes the version which it expects. Another commit's version of that number has
-    another document."""
+    """The alter of the same batch that makes the version which it expects.
+
+    If another commit makes the version of that number, the document differs.
+    """
 
 
 class Batch(NamedTuple):
-    """Writes of many requests. They mean what they mean one after the other: creates, alters, exclusive updates."""
+    """The writes of many requests.
+
+    They have the same effect as one after the other: creates, alters, exclusive updates.
+    """
 
     inserts: Sequence[Single] = ()
-    """No two take one name."""
+    """No two of them take the same name."""
     alters: Sequence[AlterTogether] = ()
     """Each entity occurs once."""
     updates: Sequence[Single] = ()
-    """Each entity occurs once. One that is altered too expects the version that the last alter leaves."""
+    """Each entity occurs once.
+
+    If an entity is altered too, its update expects the version that the last alter makes.
+    """
     run: str | None = None
     """See :class:`~metastore.port.commit.Commit`."""
 
@@ -137,14 +145,14 @@ class Batch(NamedTuple):
 
 Taken = Literal["taken"]
 TAKEN: Final = "taken"
-"""The outcome of a create or a rename to the name of a live entity, if everything else held."""
+"""The outcome of a create, or of a rename, whose name a live entity has, if all other preconditions held."""
 
 
 class Written(NamedTuple):
-    """What became of a :class:`Batch`: an answer for each member, in its order."""
+    """The outcome of a :class:`Batch`: an answer for each member, in the order of the members."""
 
     inserts: list[Result | Taken | None]
-    """None: it was not made, because a guard does not hold, or the name was not free for another reason."""
+    """None: the entity was not created, because a guard does not hold, or the name was not free for another reason."""
     alters: list[Altered]
     updates: list[Result | Taken | None]
     """None: it was not applied, because a precondition does not hold, its name is taken, or its row was locked."""
@@ -155,14 +163,14 @@ class Batches(Protocol):
     """A backend for which one message for many requests is cheaper than a message for each."""
 
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
-        """Return each child, as it is at one instant, the same for all.
+        """Return each child; all of them come from one instant.
 
-        False: no such child exists, and no entity of that name is being dropped. True: more must be asked, because the
-        parents are not where they were seen, or one of that name is being dropped.
+        False: no such child exists, and no entity of that name is being dropped. True: another read must tell, because
+        the parents have moved since they were seen, or an entity of that name is being dropped.
         """
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
-        """Apply each of these by itself, in one transaction. One attempt.
+        """Apply each of these independently of the others, in one transaction. One attempt.
 
         ``patience``: how long to wait for others' locks, in milliseconds, before it gives up with "busy" and applies
         nothing; 0: skip locked rows. Conflicted: it applied nothing.

@@ -8,9 +8,9 @@ A backend applies a commit in one attempt and answers with an outcome:
 * :class:`Unknown`: the acknowledgement was lost; only the operation id can tell.
 
 A commit is always one logical operation, whose operation id is written with it. ``conditions.py`` has the
-preconditions, ``writes.py`` the writes. ``intents.py`` has what is written down before it is applied: an
-:class:`~metastore.port.intents.Entry`; a commit that applies the intents of other operations is a
-:class:`~metastore.port.intents.Help`.
+preconditions, ``writes.py`` the writes. ``intents.py`` has the operations that are written down before they are applied
+(:class:`~metastore.port.intents.Entry`), and the commit that applies the intents of other operations
+(:class:`~metastore.port.intents.Help`).
 """
 
 from __future__ import annotations
@@ -38,38 +38,54 @@ class Commit:
     skip_existing: bool = False
     """Inserts whose name is taken are left out, instead of failing the commit."""
     claim: int = 0
-    """The number under which the operation's row was claimed, which this commit replaces; 0: it has none yet."""
+    """The number under which the operation's row was claimed: this commit replaces that row.
+
+    0: the operation has no row yet.
+    """
     caller: Caller | None = None
     held: int | None = None
-    """The guard that carries this operation's mark. It must still do so; the commit takes it away."""
+    """The guard that carries this operation's mark. The mark must still be there; the commit removes it."""
     ticket: int | None = None
-    """The number of the operation's own ticket: only older ones hinder it. None, or one that is gone: each one does."""
+    """The number of the operation's own ticket: only older tickets hinder it.
+
+    Without a ticket (None), or if it is gone, every ticket does.
+    """
     leaves: tuple[int, ...] = ()
     """The commit removes the ticket from these entities."""
     carries: tuple[Help, ...] = ()
-    """Intents that are resolved on top of the commit's own writes, in the order given. Each expects the version that
-    the commit leaves behind, and overlooks what else is pending on its entity."""
+    """Intents that are resolved on top of the commit's own writes, in the order given.
+
+    Each expects the version that the commit makes, and ignores the other pending intents of its entity.
+    """
     overlook: bool = False
-    """Pending intents do not hinder it: they are not understood, or the scope is frozen and they wait."""
+    """Pending intents do not hinder it: this program does not understand them, or the scope is frozen and they wait."""
     leases: tuple[LeaseToken, ...] = ()
-    """The leases under which it is done: their tokens must still be these."""
+    """The leases under which the commit is made: they must still have these tokens."""
     publishes: tuple[UUID, ...] = ()
-    """Values that were staged under the leases, and become visible by this commit. None may be published yet."""
+    """Values that were staged under the leases, and that this commit publishes.
+
+    No commit may have published one before.
+    """
     patience: int | None = None
-    """How long to wait for others' locks (milliseconds) before it is a conflict ("busy"); None: until the deadline."""
+    """How long to wait for others' locks (milliseconds) before the commit conflicts ("busy"); None: until the deadline.
+    """
     advance: Advance | None = None
-    """The position of a consumer that moves with it."""
+    """The position of a consumer, which this commit moves."""
     evidence: tuple[tuple[int, int], ...] = ()
-    """The guards (id, scope version) on which a user's right to do it rests. The operation's first row notes them."""
+    """The guards (id, scope version) on which a user's right to this operation rests.
+
+    The operation's first row notes them.
+    """
     run: str | None = None
     """The run of the server (:class:`~metastore.port.records.Origin`) before the operation's first read:
-    another run applies nothing. None: the run at the moment when the commit is sent."""
+    another run applies nothing. None: the run at the moment when the commit is sent.
+    """
     reason: str | None = None
-    """Why it is done, in its caller's words. Each of its rows keeps it."""
+    """The reason for the operation, in its caller's words. Each of its rows keeps the reason."""
 
     @property
     def by_name(self) -> bool:
-        """Whether it names what it updates, instead of its id."""
+        """Whether it names the entity that it updates, instead of giving its id."""
         return any(isinstance(write, Update) and write.named is not None for write in self.writes)
 
 
@@ -100,14 +116,16 @@ class Committed:
 
 @value
 class Conflicted:
-    """Nothing was applied. ``cause`` says which precondition failed; ``found`` is the version found, if it is known.
+    """Nothing was applied.
 
-    * ``ancestor``: a guard; ``self``: the version of what is written; ``read``: a validated read;
+    ``cause`` says which precondition failed; ``found`` is the entity's present version, if it is known.
+
+    * ``ancestor``: a guard; ``self``: the version of a written row; ``read``: a validated read;
     * ``name``: it is taken; ``not_empty``: it has children;
-    * ``operation``: the operation id is known already; ``stale_id``: the caller's is too old, or from the future;
+    * ``operation``: the operation id exists already; ``stale_id``: the caller's id is too old, or from the future;
     * ``claim``: another message has claimed the operation's row; ``lease``: a lease has another token by now;
     * ``pending``: there are intents that the commit does not resolve;
-    * ``ticket``: another transaction is in line for what is written;
+    * ``ticket``: another transaction is in line for an entity that is written;
     * ``marked``: another operation is announced on a scope, or has just had its turn;
     * ``busy``: a lock could not be acquired within the patience; ``serialization``: the database found a deadlock.
     """

@@ -29,24 +29,27 @@ LIVE, DROPPED, PURGING, DROPPING = 0, 1, 2, 3
 """The states of a guard row. An entity in the state *purging* cannot be restored, and gc deletes it.
 
 An entity in the state *dropping* is being dropped in steps: it is not live, and no path leads to it, but it keeps its
-name, and its parent is not empty. It becomes live again, or purging."""
+name, and its parent is not empty. It becomes live again, or purging.
+"""
 
 
 @value
 class Guard:
     """The scope version of ``id`` is ``scope_version``, and stays the same until this has committed.
 
-    Shared, unless ``exclusive``: then it waits for all sharers and makes new ones wait, so that
-    what is looked at afterwards (absent names, listings) cannot change before the commit. It
-    does not bump the scope version: a commit that waited for it may go on.
+    Shared, unless ``exclusive``: an exclusive guard waits for all sharers and makes new ones wait, so that absent names
+    and listings, which are checked under it, cannot change before the commit. It does not bump the scope version: a
+    commit that waited for it may go on.
     """
 
     id: int
     scope_version: int
     exclusive: bool = False
     bump: bool = False
-    """The commit raises the scope version: a right that was granted on the old one is not valid any more. With
-    ``exclusive`` only."""
+    """The commit raises the scope version: a decision about rights that rests on the old one is no longer valid.
+
+    With ``exclusive`` only.
+    """
 
 
 @value
@@ -87,7 +90,10 @@ class Listing:
 
 @value
 class Children:
-    """Whether ``parent_id`` has a live child of any kind, besides some. Needs an exclusive guard on it."""
+    """Whether ``parent_id`` has a live child of any kind, other than the excepted ones.
+
+    Needs an exclusive guard on it.
+    """
 
     parent_id: int
     besides: frozenset[int]
@@ -130,8 +136,8 @@ Read = Expect | Absent | Listing | Children | Newest | Relations
 class LeaseToken:
     """The lease ``name`` has the token ``token``, and keeps it until this has committed.
 
-    Whether its time is over is not asked: the token changes with each acquisition, release and break. The
-    ``incarnation`` is the holder's; ``id`` is the lease's, under which the feed and the audit know it.
+    The check ignores the lease's time: the token changes with each acquisition, release and break. ``incarnation`` is
+    the holder's; ``id`` is the lease's id in the feed and in the audit.
     """
 
     name: str

@@ -15,20 +15,20 @@ __all__ = ["Feed", "Hearing", "database_of", "on_timeline"]
 
 
 def on_timeline(epoch: str, timeline: int) -> str:
-    """Return the epoch of a feed on a timeline of its database: a server that takes over begins another one.
+    """Return the epoch of a feed on a timeline of its database: a server that takes over begins a new timeline.
 
-    The new one may lack changes of the one before. The first one has the epoch of the database.
+    The new timeline may lack changes of the one before. The first timeline has the epoch of the database.
     """
     return epoch if timeline == 1 else f"{epoch}t{timeline:08x}"
 
 
 def database_of(epoch: str) -> str:
-    """Return what the epochs of all timelines of a database share."""
+    """Return the part that the epochs of all timelines of a database share."""
     return epoch.partition("t")[0]
 
 
 class Hearing(Protocol):
-    """Hears hints about new changes."""
+    """A listener for hints about new changes."""
 
     def wait(self, seconds: float) -> bool:
         """Return True when a hint came; False after ``seconds``."""
@@ -45,34 +45,34 @@ class Feed(Protocol):
         """
 
     def steps_at(self, positions: Sequence[int]) -> list[Step]:
-        """Return the steps that are at these positions, ordered by position, with their documents."""
+        """Return the steps at these positions, ordered by position, with their documents."""
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
-        """Return the decided steps after a position, at most ``limit`` and one more, and those that fill ``gaps``."""
+        """Return at most ``limit`` + 1 decided steps after a position, and the steps that fill ``gaps``."""
 
     def hearing(self) -> AbstractContextManager[Hearing | None]:
-        """Hear hints while the block runs; None: no hint can be heard."""
+        """Listen for hints while the block runs; None: no hints arrive, so the reader must ask at intervals."""
 
     def hint(self, *, send: bool) -> bool:
-        """Tell followers of the feed about new changes; False: nobody hears it.
+        """Tell followers of the feed about new changes; False: no follower listens.
 
-        Without ``send``, it only asks whether somebody would hear it.
+        Without ``send``, only ask whether a follower listens.
         """
 
     def feed_start(self) -> tuple[str, int]:
         """Return the epoch and the last position that gc has removed. See :func:`on_timeline`."""
 
     def unbroken(self, seq: int) -> bool:
-        """Whether the steps that were made shortly before the one at a position leave no gap.
+        """Whether no position is missing among the steps shortly before a position.
 
-        A gap is a position of a commit that failed, or of one that a fail-over lost. True on a replica.
+        A position is missing if its commit failed, or if a fail-over lost it. True on a replica.
         """
 
     def event_at(self, seq: int) -> tuple[UUID | None, bool]:
         """Return which operation has a position, and whether this is a replica, which may not have it yet."""
 
     def watermark(self) -> Watermark:
-        """Return how far positions have been drawn by now."""
+        """Return the last position that was drawn, and how to tell when all positions up to it are decided."""
 
     def decided(self, watermark: Watermark) -> bool:
-        """Whether each position up to a watermark is decided: a snapshot from now on shows all that were committed."""
+        """Whether each position up to a watermark is decided: later snapshots show every committed step up to it."""

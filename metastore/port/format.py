@@ -1,4 +1,4 @@
-"""The format of the tables: which one this program has, and whether a database still admits it."""
+"""The format of the tables: the one that this program needs, and whether a database still admits this program."""
 
 from __future__ import annotations
 

@@ -19,13 +19,13 @@ PENDING = "pending"
 """The action of an operation that is written down and not decided yet: an intent."""
 
 CLAIMABLE = ("forbidden", "moved", "expired", "cancelled")
-"""The actions of operations that are not applied, and that only their owner may take up again."""
+"""The actions of operations that were not applied; only their owner may try them again."""
 
 FORMAT: Final = 4
-"""The newest format of changes that this program knows; it applies those of other programs only up to this.
+"""The newest format of changes that this program knows; it applies other programs' changes only up to this format.
 
-A change that means something else than before, or a new one, or a new kind of entity, counts it up, and carries the
-new number as ``since``.
+Count it up for a new change, a change with a new meaning, or a new kind of entity; that change or kind carries the new
+number as ``since``.
 """
 
 WITH_EVIDENCE: Final = 4
@@ -34,7 +34,7 @@ WITH_EVIDENCE: Final = 4
 
 @value
 class Entry:
-    """An operation to write down without applying it: an intent, or what came to nothing.
+    """An operation to write down without applying it: an intent, or an operation that had no effect.
 
     ``action`` is pending, failed or unchanged. ``path`` is where an intent's entity must be when
     it is applied; None: it means the id, wherever that is. ``seconds`` until an intent expires.
@@ -53,12 +53,17 @@ class Entry:
     claim: int = 0
     caller: Caller | None = None
     evidence: tuple[tuple[int, int], ...] = ()
-    """Of a user's intent: the guards on which the right to it rests. A helper applies it only under these."""
+    """For a user's intent: the guards on which the right to it rests. A helper applies the intent only under them."""
     settled: tuple[int, int] | None = None
-    """A catalog and its present scope version. If it has another one, or is not above the entity, the commit writes
-    nothing down (read)."""
+    """A catalog and its present scope version.
+
+    If it has another scope version, or is not above the entity, the commit writes nothing and conflicts ("read").
+    """
     reason: str | None = None
-    """Why it is done, in its caller's words. The row keeps it, also if another client applies the change."""
+    """The reason for the operation, in its caller's words.
+
+    The row keeps it, also if another client applies the change.
+    """
 
 
 @value

@@ -35,15 +35,16 @@ __all__ = [
 ]
 
 ALIVE = 3_000_000
-"""How long a waiter counts as alive after its last request (µs). It must ask more often than that."""
+"""How long a waiter counts as alive after its last request (µs). It must send the next request before that."""
 
 
 PER_TIMELINE = 1 << 40
 """How many tokens a lease has on one timeline of its database (:func:`metastore.port.feed.on_timeline`): enough for
-2,000 acquisitions a second, for 8 years. Up to the timeline 8,192 a token is less than 2**53, where JSON is exact."""
+2,000 acquisitions a second, for 8 years. Up to the timeline 8,192 a token is less than 2**53, where JSON is exact.
+"""
 
 STAGED, PUBLISHED, DOOMED = 0, 1, 2
-"""The states of staged values. A doomed one is being cleaned up: the same value cannot be staged meanwhile."""
+"""The states of staged values. A doomed value is being cleaned up: the same value cannot be staged meanwhile."""
 
 
 class LeaseRow(NamedTuple):
@@ -64,9 +65,9 @@ class LeaseRow(NamedTuple):
 class Take:
     """Take all of ``names`` (sorted), or none, for ``ttl`` from now on.
 
-    A lease is free if it has no holder, or its time is over. Also, no live waiter may have come before the ``ticket``
-    (None: there may be no live waiter at all). A waiter that takes the leases leaves the queue; one that does not is
-    noted as alive.
+    A lease is free if it has no holder, or its time is over. Also, no live waiter may be in line before the ``ticket``
+    (None: no live waiter at all). A waiter that takes the leases leaves the queue; a waiter that does not is noted as
+    alive.
     """
 
     operation_id: UUID
@@ -88,7 +89,7 @@ class Taken(NamedTuple):
     held: LeaseRow | None
     """The first of the leases that another holder has."""
     ahead: str | None
-    """The first name for which another waiter has waited longer."""
+    """The first name for which another waiter is in line before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class Staged(NamedTuple):
     number: int
     state: int
     visible: bool = False
-    """Whether the same value was published, if this one was left behind."""
+    """For a value that was left behind: whether the same value was published since."""
 
 
 class Fenced(NamedTuple):
@@ -147,7 +148,7 @@ class LeaseRows(Protocol):
         """Take leases. Writes an event *acquire* or *takeover* for each, whose version is the token."""
 
     def renew(self, held: Sequence[LeaseToken], ttl: int) -> int | None:
-        """Let leases last for ``ttl`` from now; return when they end. None: one of them has another token by now."""
+        """Extend leases to ``ttl`` from now; return their new end. None: one of them has another token by now."""
 
     def release(
         self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None
@@ -155,7 +156,7 @@ class LeaseRows(Protocol):
         """Free leases that still have these tokens, wake waiters, and return how many. Each gets an event *release*."""
 
     def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool | Conflicted | Unknown:
-        """Free a lease, whichever holder has it; False: it has none. Writes an event *break*."""
+        """Free a lease, whichever holder has it; False: the lease has no holder. Writes an event *break*."""
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
         """Note a token; None: it is not greater than the one of another holder. Writes an event *mirror*."""
@@ -175,7 +176,7 @@ class LeaseRows(Protocol):
     def stage(
         self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None
     ) -> bool | None:
-        """Write down a value that was produced, once for each id, if the lease still has this token.
+        """Stage a value, once for each id, if the lease still has this token.
 
         Returns whether it did; None: the same value was left behind, and is being cleaned up.
         """
@@ -203,7 +204,7 @@ class LeaseRows(Protocol):
 
 
 def fences(held: Sequence[LeaseToken]) -> str:
-    """Return the leases of a commit as its row keeps them: JSON, pairs of id and token."""
+    """Return the leases of a commit in the form that its row keeps: JSON, pairs of id and token."""
     return json.dumps([[lease.id, lease.token] for lease in held])
 
 

@@ -1,8 +1,8 @@
-"""The processes that cache under a lease, and what is announced to them: values, and what a backend does for them.
+"""The processes that cache under a lease, and the announcements to them: their values, and the operations of a backend.
 
-docs/cache.md has the protocol. A *member* is a process that keeps what it reads. Before a commit changes something, it
-is *announced*: each member forgets what the announcement covers, and acknowledges. A member that does not answer is
-dead once its lease is over by the announcer's clock.
+docs/cache.md has the protocol. A *member* is a process that keeps the entities that it reads. A commit is *announced*
+before it changes something: each member forgets the entities that the announcement covers, and acknowledges. A member
+that does not answer is dead once its lease is over by the announcer's clock.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ __all__ = [
 
 
 class Covered(NamedTuple):
-    """The entities that a commit changes, as members must know them."""
+    """The entities that a commit changes, in the form in which it is announced to members."""
 
     ids: frozenset[int] = frozenset()
     """Entities whose content changes."""
     scopes: frozenset[int] = frozenset()
     """Entities that change with everything below them; 0: everything."""
     parents: frozenset[int] = frozenset()
-    """Entities whose children become others."""
+    """Entities whose set of children changes."""
 
     def within(self, other: Covered) -> bool:
-        """Whether ``other`` covers all of it too."""
+        """Whether ``other`` covers all that this covers."""
         return self.ids <= other.ids and self.scopes <= other.scopes and self.parents <= other.parents
 
     def and_(self, other: Covered) -> Covered:
-        """Return both."""
+        """Return the union of both."""
         return Covered(self.ids | other.ids, self.scopes | other.scopes, self.parents | other.parents)
 
 
@@ -50,7 +50,9 @@ NOTHING = Covered()
 
 
 def covered(writes: Sequence[Write]) -> Covered:
-    """Return what these writes change. The entities' former parents are found when the commit is announced.
+    """Return the entities that these writes change.
+
+    The entities' former parents are found when the commit is announced.
 
     Owned rows and relations are not cached: they change nothing here.
     """
@@ -69,7 +71,7 @@ def covered(writes: Sequence[Write]) -> Covered:
 
 
 def covered_by_help(help_: Help) -> Covered:
-    """Return what resolving intents changes: the entity, if any of them changes something."""
+    """Return the entities that resolving intents changes: their entity, if any intent changes something."""
     changes = any(one.action == "alter" for one in help_.resolutions)
     return Covered(ids=frozenset([help_.id])) if changes else NOTHING
 
@@ -88,7 +90,7 @@ class Membership(NamedTuple):
     id: int
     incarnation: str
     renewals: int = 0
-    """How often it was renewed, as far as the member knows. A row that says less was put back by a restore."""
+    """How often the member has renewed it. A row with a lower number comes from a backup that was put back."""
 
 
 class MemberRow(NamedTuple):
@@ -136,13 +138,13 @@ class MemberRows(Protocol):
     """
 
     def wake(self) -> Wake:
-        """Return what to wait with, and a connection in which a member asks."""
+        """Return the wait of a member, with the connection on which the member asks."""
 
     def join(self, wake: Wake, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
         """Register; remove ``before``, a registration of this process whose lease is over. Durable at the return."""
 
     def begin(self, wake: Wake) -> int:
-        """Let a new generation begin, which ends that of commits without announcement; return a transaction id."""
+        """Begin a new generation, which ends the time of commits without announcement; return a transaction id."""
 
     def oldest(self, wake: Wake) -> int:
         """Return the oldest transaction that runs."""
@@ -161,7 +163,7 @@ class MemberRows(Protocol):
         """Remove a registration whose lease is over."""
 
     def members(self) -> list[MemberRow]:
-        """Return all members, and how far they are."""
+        """Return all members, each with its unacknowledged announcements."""
 
     def evict(self, member_id: int, *, force: bool) -> bool:
         """Remove a member that has not renewed for its ttl; with ``force``, any. False: there is none to remove."""
@@ -169,8 +171,8 @@ class MemberRows(Protocol):
     def tidy(self, wake: Wake) -> None:
         """Remove members that were silent for their ttl, and announcements whose owners are gone.
 
-        An owner that waits, or whose call may still take place, is not gone: that depends on the longest ttl of all
-        members, and not on this member's.
+        An owner that waits, or whose call may still be sent, is not gone: the limit is the longest ttl of all members,
+        not this member's.
         """
 
 

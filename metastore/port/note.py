@@ -1,7 +1,7 @@
 """The part of a commit that its rows keep: leases, the evidence of rights, the raised scopes, the caller's reason.
 
-Only a commit under leases has such a note, one that a user's rights allowed, one that takes rights away, and one with a
-reason. All others write nothing more. The first row keeps all of it, each other row the leases and the reason.
+Only four sorts of commits have a note: under leases, allowed by a user's rights, taking rights away, or with a reason.
+All others write nothing more. The first row keeps all of it, each other row the leases and the reason.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Note(NamedTuple):
     evidence: Mapping[int, int] = {}
     """The scope versions on which the right to write rested, by id."""
     raised: Mapping[int, int] = {}
-    """The scope versions that the commit made, of entities that it did not write, by id."""
+    """The scope versions that the commit raised without writing the entity, by id."""
     reason: str | None = None
-    """Why it was done, in its caller's words."""
+    """The reason for the operation, in its caller's words."""
 
 
 def note_of(commit: Commit) -> str | None:
-    """Return what the first row of a commit keeps; None: nothing."""
+    """Return the note that the first row of a commit keeps; None: it keeps nothing."""
     raised = {g.id: g.scope_version + 1 for g in commit.guards if g.bump}
     if raised or commit.reason is not None:
         return _note(commit.evidence, raised, _pairs(commit), commit.reason)
@@ -42,14 +42,14 @@ def note_of(commit: Commit) -> str | None:
 
 
 def note_below(commit: Commit) -> str | None:
-    """Return what each other row of a commit keeps; None: nothing."""
+    """Return the note that each other row of a commit keeps; None: it keeps nothing."""
     if commit.reason is not None:
         return _note((), {}, _pairs(commit), commit.reason)
     return fences(commit.leases) if commit.leases else None
 
 
 def note_of_intent(entry: Entry) -> str | None:
-    """Return what the row of an operation that is written down keeps; None: nothing."""
+    """Return the note that the row of a written-down operation keeps; None: it keeps nothing."""
     if entry.evidence or entry.reason is not None:
         return _note(entry.evidence, {}, (), entry.reason)
     return None
@@ -89,7 +89,7 @@ def reason_in(text: str | None) -> str | None:
 
 
 def read_note(text: str) -> Note:
-    """Return what a row keeps. Raises ValueError if it is not a note."""
+    """Return a row's note. Raises ValueError if it is not a note."""
     try:
         parts = json.loads(text)
         if isinstance(parts, list):

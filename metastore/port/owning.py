@@ -1,4 +1,4 @@
-"""An entity and rows that it owns, in several reads: for what lies over a database and answers from it."""
+"""An entity and rows that it owns, in several reads: for layers over a database, such as a cache or a transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["read_owning"]
 
 
 def read_owning(reads: Reads, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
-    """Return what :meth:`~metastore.port.backend.Reads.owning` returns, from other reads."""
+    """Return the result of :meth:`~metastore.port.backend.Reads.owning`, from other reads."""
     if not isinstance(target, int):
         record = reads.resolve([target])[0].record
         if record is None:

@@ -1,8 +1,8 @@
 """The port for the past: rows as they were at a position, pins that keep them, consumers of the feed.
 
 A read of the past sees the tables as a replay of the feed up to the position gives them. A commit of several rows
-counts from its last position on. Each read says in the same snapshot whether gc has kept what it needs: gc raises
-``past_from`` first, and deletes afterwards.
+counts from its last position on. Each read checks in the same snapshot whether gc has kept the steps that it needs: gc
+raises ``past_from`` first, and deletes afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NotKept(Exception):
 
 
 class PinRow(NamedTuple):
-    """A named position. gc keeps what it shows until the pin is removed, or expires."""
+    """A named position. gc keeps the past at this position until the pin is removed or expires."""
 
     name: str
     seq: int
@@ -33,7 +33,7 @@ class PinRow(NamedTuple):
     created_at: int
     expires_at: int | None
     operation_id: UUID | None = None
-    """The operation at the position, if it is kept. A new pin does not say."""
+    """The operation at the position, if history still has it; a new pin has None."""
 
 
 class PastRow(NamedTuple):
@@ -76,16 +76,16 @@ class Way(NamedTuple):
 
 
 class PastRows(Protocol):
-    """Reads at the position ``at``. Each raises NotKept if gc has removed what it needs."""
+    """Reads at the position ``at``. Each raises NotKept if gc has removed steps that it needs."""
 
     def resolve(self, at: int, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path over the nodes that were live then, as far as it leads."""
 
     def by_id(self, at: int, ids: Sequence[int], *, docs: bool = True) -> list[Known | None]:
-        """Return each entity as it was then, in whatever state; None: there was none, or it is purged."""
+        """Return each entity as it was then, in any state; None: it did not exist then, or it is purged."""
 
     def ways(self, at: int, ids: Sequence[int]) -> dict[int, Way]:
-        """Return what led to each entity then, in whatever state; without those that ``by_id`` returns None for."""
+        """Return the nodes that led to each entity then, in any state; without those for which ``by_id`` is None."""
 
     def children(
         self, at: int, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int
@@ -107,7 +107,7 @@ class PastRows(Protocol):
         """Return the relations of a kind that led to an entity, as rows of the end that each goes from, in no order."""
 
     def rows(self, at: int, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
-        """Return what had an id from ``low`` up to, not including, ``high``: entities, owned rows, relations, by id.
+        """Return the entities, owned rows and relations with ``low`` <= id < ``high``, ordered by id.
 
         ``kinds``: only these.
         """
@@ -122,7 +122,7 @@ class PastRows(Protocol):
         """Raise NotKept if the past at a position is not whole."""
 
     def since(self) -> int:
-        """Return the first position from which on the past is whole."""
+        """Return the first position from which the past is whole."""
 
     def times(self, after: int, limit: int) -> list[tuple[int, int]]:
         """Return (position, time in µs) of the next steps after a position."""
@@ -135,7 +135,7 @@ class PastRows(Protocol):
 
 
 class Readers(Protocol):
-    """Pins and consumers: what gc must keep for whom."""
+    """Pins and consumers, for which gc must keep steps."""
 
     def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:
         """Insert a pin, which expires after ``seconds`` (None: never); None: the name is taken.
@@ -144,25 +144,25 @@ class Readers(Protocol):
         """
 
     def pins(self) -> list[PinRow]:
-        """Return all pins that have not expired, by name."""
+        """Return all pins that have not expired, ordered by name."""
 
     def extend(self, name: str, seconds: float) -> bool:
-        """Let a pin expire only after ``seconds`` from now; False: the pin is gone already."""
+        """Let a pin expire ``seconds`` from now; False: the pin is gone already."""
 
     def unpin(self, name: str) -> bool:
-        """Remove a pin; False: there is none."""
+        """Remove a pin; False: no such pin exists."""
 
     def consumer(self, name: str) -> ConsumerRow | None:
         """Return a consumer; None: there is none."""
 
     def consumers(self) -> list[ConsumerRow]:
-        """Return all consumers, by name."""
+        """Return all consumers, ordered by name."""
 
     def add_consumer(self, name: str, seq: int) -> ConsumerRow:
         """Insert a consumer at a position; return it, or the one that has the name already."""
 
     def move_consumer(self, name: str, seq: int, to: int) -> bool:
-        """Compare-and-swap the position of a consumer; False: it is not at ``seq`` any more."""
+        """Compare-and-swap the position of a consumer; False: it is no longer at ``seq``."""
 
     def drop_consumer(self, name: str) -> bool:
-        """Remove a consumer; False: there is none."""
+        """Remove a consumer; False: no such consumer exists."""

@@ -84,16 +84,16 @@ class Lookup(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The live nodes that a lookup found, from its start on, and the record of the last if it found all of them."""
+    """The live nodes that a lookup found, from its start on; and the record of the last, if it found all nodes."""
 
     nodes: tuple[Node, ...]
     record: Record | None
     free: bool = False
-    """It is known that no entity has the next name, and that none of that name is being dropped."""
+    """The read has shown that no entity has the next name, and that no entity of that name is being dropped."""
 
 
 class Known(NamedTuple):
-    """An entity read by its id. Its chain begins below the root, whatever the states of the nodes on it."""
+    """An entity read by its id. Its chain begins below the root; the nodes on it may be in any state."""
 
     record: Record
     state: int
@@ -165,15 +165,15 @@ class Step(NamedTuple):
     other_path: str | None = None
     """The path of a relation's other end, which ``path_before`` and ``path_after`` do not name."""
     parent_id: int | None = None
-    """From here on: how the row was after the step. An owned row is below its owner."""
+    """From here on: the row after the step. An owned row has its owner as parent."""
     name: str | None = None
     fold: bool | None = None
     state: int | None = None
     family: str | None = None
-    """This and ``key`` are set only if the step took the name, or keeps it for the step that did."""
+    """This and ``key`` are set only in the step that took the name, and in later steps that keep the name."""
     key: str | None = None
     through: int | None = None
-    """Of a commit with several rows: its last position. Before that, the past shows none of them."""
+    """For a commit with several rows: its last position. Before that position, the past shows none of its rows."""
 
 
 class Pending(NamedTuple):
@@ -184,13 +184,13 @@ class Pending(NamedTuple):
     own: Step | None
     """The row of the operation that asks."""
     intents: list[Step]
-    """The pending ones, oldest first; the intent of the operation that asks is always among them."""
+    """The pending intents, oldest first; the intent of the operation that asks is always among them."""
     now: int
     """The database's time, in microseconds since 1970."""
     queued: bool = False
-    """A ticket waits for the entity, so the intents must wait."""
+    """A transaction is in line for the entity, so the intents must wait."""
     line: Line = NOBODY
-    """The tickets before the one that was asked about."""
+    """The tickets before the given one."""
 
 
 class Turn(NamedTuple):
@@ -216,7 +216,7 @@ class Marked(NamedTuple):
 
 @dataclass(eq=False)
 class Origin:
-    """Where an entity comes from: which database, and whether what the entity says is committed there.
+    """Where an entity comes from: which database, and whether the entity's state is committed there.
 
     All entities that a transaction returns share one origin. It becomes committed when the transaction commits, and
     stays uncommitted if the transaction is refused or its outcome is unknown.
@@ -225,7 +225,10 @@ class Origin:
     database: str
     committed: bool = True
     run: str | None = None
-    """The run of the server. Only from one run to the next can commits be lost, so that an id or a version comes again.
-    None: there is one run."""
+    """The run of the server.
+
+    Commits can be lost only between two runs; then the database gives an id or a version again. None: the database has
+    only one run.
+    """
     drafted: bool = False
     """Its entities belong to a transaction: their times do not come from the database."""

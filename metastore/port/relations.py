@@ -33,10 +33,10 @@ __all__ = [
 ]
 
 NO_COLUMN = 0
-"""The ``column_id`` of a relation that goes from the entity itself."""
+"""The ``column_id`` of a relation that goes from an entity itself."""
 
 ONLY = 0
-"""The ``slot`` of all relations of an exclusive kind, so that the key lets one of them go from an entity."""
+"""The ``slot`` of all relations of an exclusive kind: so the unique key allows one of them from an entity."""
 
 NO_VALUE = ""
 """The ``value`` of a relation without one."""
@@ -58,7 +58,7 @@ class RelationRecord(NamedTuple):
     from_id: int
     kind: str
     slot: int
-    """The id of the other end; 0 where an entity has one relation of the kind at most."""
+    """The id of the other end; 0 if the kind allows an entity at most one relation."""
     column_id: int
     value: str
     id: int
@@ -86,14 +86,14 @@ def outgoing_order(row: RelationRecord) -> tuple[int, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """An entity at the end of a relation: the nodes from below the root down to it, in whatever state.
+    """An entity at the end of a relation: the nodes from below the root down to it, in any state.
 
-    Without nodes it was purged.
+    Without nodes, the entity was purged.
     """
 
     chain: tuple[Node, ...]
     live: bool
-    """Whether it and all above it are live."""
+    """Whether the entity and all its ancestors are live."""
 
 
 GONE = End((), live=False)
@@ -117,7 +117,7 @@ def end_of_known(known: Known | None) -> End:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """An entity, and the relations of one kind that go from it and from what is above it."""
+    """An entity, and the relations of one kind that go from it and from its ancestors."""
 
     end: End
     doc: str | None
@@ -132,9 +132,11 @@ class Relating:
 
     end: End
     rows: list[tuple[RelationRecord, End, str | None]]
-    """Each with its other end; where a relation of a column comes from, with that entity's document too. In an index's
-    order: relations to the entity by value, by the id of the other end, by column; relations from it by slot, by
-    column, by value."""
+    """Each with its other end; where a relation of a column comes from, with that entity's document too.
+
+    In an index's order: relations to the entity by value, by the id of the other end, by column; relations from it by
+    slot, by column, by value.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +149,10 @@ class Owning:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What gc found among the relations that it looked at."""
+    """The result of a sweep of gc over some relations."""
 
     last: int | None
-    """The id of the last one; None: there were none."""
+    """The id of the last relation that it looked at; None: no relation was left."""
     deleted: int
     columns: tuple[tuple[int, int, str], ...]
-    """The relations of columns: id, column, and the document of the entity that has, or had, it."""
+    """The relations of columns: id, column, and the document of the entity that has, or had, the column."""

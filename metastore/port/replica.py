@@ -4,7 +4,7 @@ A server that was started again may show an older state: see :class:`Restarts`.
 
 On a replica, changes appear one by one, in the order of their commits, which may differ from the order of their
 positions. A change with a lower position may be missing while one with a higher position is visible. :class:`Shown`
-tells when none is missing.
+tells when no change is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["NewestChange", "ReplicaBackend", "Restarts", "Shown"]
 
 
 class NewestChange(NamedTuple):
-    """The newest change of a state, or the last one that gc has removed there."""
+    """The newest change that a state has, or the last one that gc has removed from it."""
 
     seq: int
     operation_id: UUID | None
@@ -44,21 +44,21 @@ class ReplicaBackend(Backend, Protocol):
 
     @property
     def opened(self) -> object:
-        """Another object after each connection that was opened: the server may have been restarted in between.
+        """A new object after each connection that is opened: the server may have been restarted in between.
 
         A replica that restarts after a crash may show an older state than before.
         """
 
     def shown(self) -> Shown:
-        """Return what the database shows now."""
+        """Return the state that the database shows now."""
 
 
 @runtime_checkable
 class Restarts(Protocol):
-    """A backend whose server may be started again, maybe with a backup that was put back, while a store is open."""
+    """A backend whose server may be restarted, perhaps from a backup, while a store is open."""
 
     def when_started(self, forget: Callable[[], None]) -> None:
-        """Call ``forget`` before the first answer of a server that was started since, or of another one."""
+        """Call ``forget`` before the first answer of a server that was restarted since, or of another server."""
 
     @property
     def known_origin(self) -> Origin | None:

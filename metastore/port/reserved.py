@@ -40,4 +40,4 @@ class ReservedIds:
 class _Block(NamedTuple):
     process: int
     ids: list[int]
-    """The next one is last."""
+    """The ids in descending order: ``pop`` takes the next one from the end."""

@@ -1,9 +1,9 @@
 """Restore a whole database: write the rows of another one below the managers.
 
 A restore takes several steps, each a transaction, and can stop and go on after any of them. From the first to the last
-no program can open the database: ``info.compatible_from`` is beyond every format. A program that has it open already
-finds no path, because the guard rows below the root come last. It can create nothing, because the root carries a mark
-that does not expire. Meanwhile ``info.epoch`` says what is being restored and how far the restore is.
+no program can open the database: ``info.compatible_from`` is beyond every format. A program that has the database open
+already finds no path, because the restore writes the guard rows below the root last. It can create nothing, because the
+root carries a mark that does not expire. Meanwhile ``info.epoch`` names the source of the restore and its progress.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ class Restorer(Protocol):
     """The three steps of a restore. ``token`` names its source; the marks grow, and show the progress."""
 
     def begin(self, token: str, last_id: int, last_seq: int) -> int:
-        """Begin in an empty database, and draw its numbers up to these; or go on. Return the last mark; 0: none.
+        """Begin in an empty database, and draw its numbers up to these; or continue a restore.
+
+        Return the last mark; 0: nothing is written yet.
 
         Raises InvalidArgument for a database that is not empty, or into which another source is being restored.
         """
@@ -147,7 +149,7 @@ def raise_overtaken() -> NoReturn:
 
 
 def required(there: Under | None, token: str, last: int) -> Under:
-    """Return the restore that is under way: it must be of this source, and as far. Raises InvalidArgument."""
+    """Return the restore that is under way: it must have this source and this last mark. Raises InvalidArgument."""
     if there is None or (there.token, there.mark) != (token, last):
         raise_overtaken()
     return there

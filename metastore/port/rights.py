@@ -1,4 +1,4 @@
-"""What one read shows of a user's rights: who it is, its roles, and what was granted and is owned at some places."""
+"""The rows of a user's rights that one read returns: the user, its groups and roles, grants, and owners of places."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RightRows(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """Which children a listing shows: ``only`` those with these ids, or all but those."""
+    """The children that a listing shows: with ``only``, those with these ids; otherwise all but those."""
 
     ids: tuple[int, ...]
     only: bool

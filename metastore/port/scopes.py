@@ -1,8 +1,8 @@
-"""Scope versions that were read, and the two ways to put together what was read at different times. Pure.
+"""Scope versions that were read, and the two ways to combine those that were read at different times. Pure.
 
 A scope version that was read later must not vouch for facts that were read earlier: between the two, a right may have
 been taken away. So :class:`Scopes` is not a mapping. It has no ``|``, and a ``dict`` cannot take it in. Either all of
-them agree, or the older one counts, so that a commit which requires it fails.
+them must agree, or the older one counts, so that a commit which requires it fails.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Scopes:
         return self._by_id.get(entity_id, default)
 
     def all_in(self, other: Scopes) -> bool:
-        """Whether ``other`` has all of these, and the same."""
+        """Whether ``other`` has the same scope version for each of these entities."""
         return self._by_id.items() <= other._by_id.items()
 
     def agrees(self, other: Scopes) -> bool:
@@ -48,7 +48,7 @@ class Scopes:
         return all(other._by_id.get(i, scope) == scope for i, scope in self.pairs)
 
     def without(self, ids: Iterable[int]) -> Scopes:
-        """Return those of all other entities."""
+        """Return the scope versions of all other entities."""
         gone = {*ids}
         return Scopes([pair for pair in self.pairs if pair[0] not in gone]) if gone else self
 

@@ -13,35 +13,36 @@ __all__ = ["Container", "Matches", "Search", "Sizes", "Span"]
 
 @dataclass(frozen=True)
 class Search:
-    """One page of a search: the part of an index to scan, and the condition on its rows."""
+    """The request for one page of a search: the part of an index to scan, and the condition on its rows."""
 
     scope: int
-    """The entity that must be above; the root's id: any."""
+    """The entity below which the search looks; the root's id: the whole database."""
     kind: str
     """Empty: any."""
     glob: str
     folded: str
-    """The same glob for names that are compared without case."""
+    """The same glob in lower case, for names that are compared without case."""
     parent: int
     """The direct parent; -1: any."""
     by_name: bool
-    """Names are scanned; otherwise the children of ``parent``."""
+    """True: scan names; False: scan the children of ``parent``."""
     after: tuple[Any, ...]
-    """(name, id), or of children (family, key), after which the scan begins."""
+    """The scan begins after this (name, id), or, for children, after this (family, key)."""
     before: str
-    """Of names, or of the keys in one family: before which it ends."""
+    """The scan ends before this name, or before this key of one family."""
     limit: int
     """How many rows are scanned."""
     family: str = ""
-    """Of children: only those in this family; empty: any, to the end of the index."""
+    """For children: scan only those in this family; empty: all families, to the end of the index."""
     fragment: str = ""
-    """A text that is in the document of each match."""
+    """A text that the document of each match contains."""
     most: int = 500
     """How many matches come at most; the scan of names goes on behind the last of them."""
     parents: tuple[int, ...] = ()
     """The children of all of these are scanned, in no order; ``parent`` is -1 then, and ``after`` holds for each.
 
-    Only an answer whose ``last`` is None is whole. Another one says that there is more than a page: ask for fewer.
+    The answer is complete only if its ``last`` is None. Otherwise the parents have more children than fit a page: ask
+    for fewer parents.
     """
 
 
@@ -58,7 +59,7 @@ class Matches(NamedTuple):
 
     records: list[Record]
     scanned: list[Container]
-    """The children that were scanned; a scan of names does not say."""
+    """The children that were scanned; a scan of names leaves this empty."""
     last: tuple[Any, ...] | None
     """Where the next page begins; None: the scan is at its end."""
     fit: int
@@ -66,17 +67,17 @@ class Matches(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Two ways to look for the same: all names in a range, or what is below an entity."""
+    """Two ways to search for the same entities: scan all names in a range, or scan what is below an entity."""
 
     begin: str
     before: str
     scope: int
     families: Sequence[str] | None
-    """Below the entity only children in these families count; None: all."""
+    """Count only children in these families below the entity; None: in all families."""
 
 
 class Sizes(NamedTuple):
-    """How many rows each way would read; at its limit it may be more."""
+    """How many rows each way would read; a count at its limit means "that many or more"."""
 
     names: int
     below: int

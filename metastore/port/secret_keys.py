@@ -21,7 +21,7 @@ class KeyRow(NamedTuple):
 
 
 class Redaction(NamedTuple):
-    """A row of history, with what takes the place of its texts. They are replaced only if they are still these."""
+    """A row of history and the replacements of its texts. A text is replaced only if it has not changed since."""
 
     operation_id: UUID
     ordinal: int
@@ -41,10 +41,10 @@ class SecretKeys(Protocol):
         """Insert a data key; return it, or the one that has the number already."""
 
     def rewrap(self, row: KeyRow, wrapped: str | None, wrapper: str) -> bool:
-        """Replace what wraps a key (None: destroy it) if the row is still as it was; False: it is not."""
+        """Replace the wrapped form of a key (None: destroy the key) if the row has not changed; False: it has."""
 
     def redact(self, rows: Sequence[Redaction]) -> int:
-        """Replace texts of history, all in one commit; return how many rows had not changed meanwhile."""
+        """Replace texts of history, all in one commit; return how many rows were still unchanged and so replaced."""
 
     def erase(self) -> bool:
         """Overwrite replaced and deleted bytes in the database's own files; False: such bytes may be left.

@@ -14,7 +14,7 @@ class Watermark(NamedTuple):
     position: int
     """The last position that was drawn."""
     transaction: int
-    """A transaction that began after each one that drew a position up to this."""
+    """The id of a transaction that began after every transaction that drew a position up to this one."""
 
 
 class TableSnapshot(Protocol):
@@ -34,14 +34,14 @@ class TableSnapshot(Protocol):
     def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
         """Yield ``columns`` of the guard rows below these parents, ordered by parent, family, key and id.
 
-        Only rows of live entities, unless ``gone``. Values are as in :meth:`rows`.
+        Only rows of live entities; with ``gone``, those of all others too. Values are as in :meth:`rows`.
         """
 
     def numbers(self) -> tuple[int, int]:
         """Return the last id and the last position that were drawn, or later ones."""
 
     def cached(self) -> list[str]:
-        """Return the sequences with a cache: a session draws several numbers at once, out of order."""
+        """Return the sequences with a cache: a session draws several numbers at once, so they come out of order."""
 
     def damaged(self) -> Iterator[str]:
         """Yield what the database's own check of its file finds. Only SQLite has one."""

@@ -55,7 +55,7 @@ class DatabaseStats(NamedTuple):
     marks: tuple[MarkRow, ...]
     """Marks, in the order in which they expire."""
     hot: tuple[HotRow, ...]
-    """The entities that were written most, in this order."""
+    """The entities that were written most often; the most written comes first."""
     undecided: int | None = 0
     """How many committed changes the feed does not deliver yet; None: not known."""
     undecided_since: int | None = None
@@ -63,11 +63,11 @@ class DatabaseStats(NamedTuple):
     oldest_transaction: int | None = None
     """When the oldest running transaction that may write began; None: there is none, or it is not known."""
     multixact_members: int | None = None
-    """How many MultiXact members PostgreSQL keeps, about; None: not known."""
+    """About how many MultiXact members PostgreSQL keeps; None: not known."""
     multixact_age: int | None = None
     """How many MultiXacts were made since the oldest that may be in use; None: not PostgreSQL."""
     lines: tuple[LineRow, ...] = ()
-    """The lines of tickets; the one whose oldest ticket has waited longest comes first."""
+    """The lines of tickets; the line whose oldest ticket has waited longest comes first."""
 
 
 class Lost(NamedTuple):

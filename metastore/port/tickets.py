@@ -1,9 +1,9 @@
 """Tickets: transactions that wait in line for entities on which others write all the time.
 
-A ticket is one row for each entity of a transaction. It carries no safety, the version does: a ticket only says who is
-next. So it may be lost, or removed by any process that sees that it does not move. While one is on an entity, ordinary
-commits and helps there are refused ("ticket"), and so is the commit of a younger ticket. docs/progress.md has the
-protocol.
+A ticket is one row for each entity of a transaction. Safety does not depend on it, but on the version: a ticket only
+says who is next. So a ticket may be lost, or any process that sees that it does not move may remove it. While one is on
+an entity, ordinary commits and helps there are refused ("ticket"), and so is the commit of a younger ticket.
+docs/progress.md has the protocol.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Line(NamedTuple):
     """Who is in line for some entities, before a ticket or at all."""
 
     held: bool = False
-    """The own ticket is on each of the entities that exist."""
+    """The asker's own ticket is on each of these entities that exists."""
     head: int | None = None
     """The oldest of the tickets before it; None: there is none."""
     ahead: int = 0
@@ -37,14 +37,14 @@ class Line(NamedTuple):
     moves: int | None = None
     """The version of the head's entity: while it changes, the head's turn goes on."""
     gap: float = 0.0
-    """How long the others' turn still lasts, in which the caller's ticket does not count (seconds)."""
+    """How long the others' turn still lasts (seconds); until then the caller's ticket does not count."""
 
 
 NOBODY: Final = Line()
 
 
 class Notices(Protocol):
-    """Ends waits early. Nothing rests on it: a notice may be lost, and one may come without a reason."""
+    """Ends waits early. Correctness does not depend on notices: one may be lost, and one may come without a reason."""
 
     def wait(self, name: int | UUID, seconds: float, longest: float, clock: Clock) -> None:
         """Wait until a notice names a ticket that may have its turn, or an operation that may be decided.
@@ -58,7 +58,7 @@ class Tickets(Protocol):
 
     @property
     def notices(self) -> Notices | None:
-        """Who tells those that wait; None: nobody does."""
+        """The source of notices for those that wait; None: the backend has none."""
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
         """Take a ticket for these entities, behind all existing ones; return its number.
@@ -72,5 +72,5 @@ class Tickets(Protocol):
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
         """Remove a ticket; False: it was gone already.
 
-        ``gap``: for so long the tickets on these entities do not count, those of the next ones too (seconds).
+        ``gap``: how long no ticket on these entities counts afterwards, even one that is taken later (seconds).
         """

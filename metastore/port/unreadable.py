@@ -33,7 +33,7 @@ Unreadable = Callable[[UnreadableRow], object]
 """A function that a reader calls with the error of each row that it leaves out."""
 
 DEEPEST = 2 * MAX_PATH
-"""How many ancestors an entity may have. A longer chain is taken for a circle, in which no walk would end."""
+"""How many ancestors an entity may have. A longer chain counts as a cycle, in which a walk would never end."""
 
 MAX_TIME = 253_402_300_799_999_999
 """The last microsecond of the year 9999 (since 1970): Python's calendar ends there."""
@@ -48,7 +48,7 @@ class _Readable(Protocol):
 
 
 def reason(error: Exception) -> str:
-    """Return, in one line, why a value cannot be read, from the exception that its reading raised."""
+    """Return one line that says why a value cannot be read, from the exception that its reading raised."""
     if isinstance(error, UnreadableRow):
         return error.why
     text = " ".join(str(error).split())
@@ -103,7 +103,7 @@ def check_unreadable(unreadable: object) -> None:
 
 
 def told(make: Callable[[], T], unreadable: Unreadable | None) -> T | None:
-    """Return what ``make`` makes of a row; None: it raised UnreadableRow, and ``unreadable`` got the error."""
+    """Return the result of ``make`` for a row; None: it raised UnreadableRow, and ``unreadable`` got the error."""
     try:
         return make()
     except UnreadableRow as error:
@@ -114,7 +114,7 @@ def told(make: Callable[[], T], unreadable: Unreadable | None) -> T | None:
 
 
 def kept(make: Callable[[], R], unreadable: Unreadable | None) -> R | None:
-    """Return what ``make`` makes of a row; None: it cannot be read, and ``unreadable`` got the error."""
+    """Return the result of ``make`` for a row; None: the row cannot be read, and ``unreadable`` got the error."""
     if unreadable is None:
         return make()
 

@@ -16,15 +16,15 @@ class HistoryLimits(NamedTuple):
     before: int
     """Steps that are older than this (µs since 1970)."""
     horizon: int
-    """The last position of the past that nobody needs: no step after it is older than ``before``."""
+    """The last position whose past nobody needs: no step after it is older than ``before``."""
     keep: int
-    """The newest ``keep`` versions of what still exists stay."""
+    """gc keeps the newest ``keep`` versions of each entity that still exists."""
     unread: int
-    """Consumers of the feed have not read what comes after this position: it stays."""
+    """gc keeps the steps after this position: a consumer of the feed has not read them."""
 
 
 class Gone(NamedTuple):
-    """An entity that is not live, in the order of the index of these."""
+    """An entity that is not live, with its place in the index of such entities."""
 
     parent_id: int
     family: str
@@ -45,7 +45,7 @@ class Upkeep(Protocol):
         """Return the next entities that wait for their deletion."""
 
     def below(self, entity_ids: Sequence[int], limit: int) -> list[int]:
-        """Return children of these entities, in whatever state."""
+        """Return children of these entities, in any state."""
 
     def delete_relations(self, ids: Sequence[int], limit: int) -> int:
         """Delete at most ``limit`` relations of each of these entities, which are purging; return how many."""
@@ -65,8 +65,8 @@ class Upkeep(Protocol):
     def forget(self, before: int) -> None:
         """Refuse operation ids that are older than ``before`` (µs since 1970) from now on, so that gc may delete them.
 
-        If an earlier call set a limit that lies ahead of the clock, it is lowered to the clock. The clock was set back
-        since then, and no id would be accepted until it reaches the limit again.
+        If an earlier call set a limit that is now ahead of the clock, the clock was set back since then. The limit is
+        lowered to the clock: otherwise no id would be accepted until the clock reaches it again.
         """
 
     def forget_tickets(self) -> None:
@@ -78,8 +78,8 @@ class Upkeep(Protocol):
     def delete_steps(self, limits: HistoryLimits, after: int, limit: int) -> tuple[int | None, int, int]:
         """Look at ``limit`` steps after a position; delete those within the limits that nothing needs.
 
-        A step goes if what replaced it lies within the limits too, and no pin lies between the two: so the past from
-        the horizon on, and at each pin, stays whole. Before it goes, the first position at which the past is whole is
-        raised to the position of its successor. Returns the last position looked at (None: there were none), and how
-        many versions and how many other steps were deleted.
+        A step is deleted if the step that replaced it is within the limits too, and no pin lies between the two: so the
+        past from the horizon on, and at each pin, stays whole. Before a step is deleted, the first position at which
+        the past is whole is raised to the position of its successor. Returns the last position looked at (None: no step
+        was left), and how many versions and how many other steps were deleted.
         """

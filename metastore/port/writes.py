@@ -11,7 +11,7 @@ __all__ = ["Advance", "Delete", "Event", "Insert", "Named", "Place", "Put", "Rel
 
 @value
 class Event:
-    """What history and feed say of one write. ``changes`` is JSON text."""
+    """The content of history and feed about one write. ``changes`` is JSON text."""
 
     kind: str
     action: str
@@ -19,7 +19,7 @@ class Event:
     path_after: str | None
     changes: str = "[]"
     other_path: str | None = None
-    """Of a relation: the path of its other end."""
+    """For a relation: the path of its other end."""
 
 
 @value
@@ -39,7 +39,7 @@ class Insert:
 
 @value
 class Place:
-    """Where an entity stands: its parent and its name."""
+    """The place of an entity: its parent and its name."""
 
     parent_id: int
     name: str
@@ -60,13 +60,13 @@ class Named:
 class Update:
     """One more version of the entity ``id``, whose version is ``version``.
 
-    With ``scope_version`` the update is exclusive: it expects that version too, and raises it by one.
-    Only then may place, state or in-use change. ``empty``: it must have no live children.
+    With ``scope_version`` the update is exclusive: it expects that scope version too, and raises it by one. Only an
+    exclusive update may change the place, the state or the in-use flag. ``empty``: it must have no live children.
 
     With ``named`` it is an exclusive update, alone in its commit, of the live child with that name and the event's
-    kind. ``id`` and ``scope_version`` are 0, a ``version`` of 0 is any, and the entity keeps its own ``fold``. The
-    commit conflicts ("self") if no such child exists. A backend may say so at any time: the sender reads, and gives the
-    id.
+    kind. ``id`` and ``scope_version`` are 0, a ``version`` of 0 means any version, and the entity keeps its own
+    ``fold``. The commit conflicts ("self") if no such child exists. A backend may report that conflict at any time: the
+    sender then reads the entity, and gives its id.
     """
 
     id: int
@@ -85,7 +85,7 @@ class Update:
 class Put:
     """Write an owned row of ``owner_id``; ``version`` is the one expected, 0 for a new row.
 
-    ``id``: the row's, which tells it from one that was made after it was deleted. 0: the same commit makes the row.
+    ``id``: the row's id, so that a row deleted and made again is not mistaken for it. 0: the same commit makes the row.
     """
 
     owner_id: int
@@ -113,8 +113,8 @@ class Delete:
 class Relate:
     """Write a relation, or remove it; ``version`` is the one expected, 0 for a new one, ``id`` is as in :class:`Put`.
 
-    Its key is (from_id, kind, slot, column_id, value). ``slot`` is ``to_id``; or 0, so that the key itself lets one
-    relation of the kind go from an entity. History keeps ``doc``.
+    Its key is (from_id, kind, slot, column_id, value). ``slot`` is ``to_id``; or 0, so that the unique key allows one
+    relation of the kind from an entity. History keeps ``doc``.
     """
 
     from_id: int

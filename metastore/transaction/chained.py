@@ -1,4 +1,4 @@
-"""The part that the runs of one function have in the chain of an entity: see :mod:`metastore.combine.chain`."""
+"""The part of one function's runs in the chain of an entity: see :mod:`metastore.combine.chain`."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from metastore.port.writes import Result, Update
 __all__ = ["InChain", "code_of"]
 
 _MOST_LOST: Final = 2
-"""How many chains a function loses at most. Then it waits in line by itself."""
+"""How many chains a function may lose before it waits in line by itself."""
 _UNFIT: Final = 1.0
-"""For how long a function goes alone that has cut a chain (seconds)."""
+"""How long a function goes alone after it has cut a chain (seconds)."""
 
 
 def code_of(function: Any) -> object:
-    """Return what identifies a function; of a partial one, its parts: the function of a task travels as an argument."""
+    """Return the identity of a function; for a partial, its parts: the function of a task is passed as an argument."""
     kind = type(function)
     if kind is partial:
         return (code_of(function.func), *[code_of(part) for part in function.args])
     if kind is MethodType:
         return code_of(function.__func__)
-    # the type is asked, because an argument's own attributes may be computed when they are read, and be anything
+    # the type is tested, because an argument's own attributes may be computed when they are read, and may have any
+    # value
     return function.__code__ if hasattr(kind, "__code__") else kind
 
 
 class InChain:
-    """See the module. ``function``: what identifies the function; None: it takes part in no chain."""
+    """See the module. ``function``: the identity of the function; None: it takes part in no chain."""
 
     def __init__(self, session: Session, function: object | None) -> None:
         self._session, self._function = session, function
@@ -46,7 +47,7 @@ class InChain:
         self._seen: Pending | None = None
         self._lost = 0
         self._outdated: Record | None = None
-        """What the last chain left, before a run that leads goes alone."""
+        """The state that the last chain left, before a leading run goes alone."""
         self.guesses = False
         """The run began with a state that is not committed, or may be outdated: its errors are checked."""
 
@@ -59,7 +60,7 @@ class InChain:
         """Wait for the run's part in the chain. False: it needs a turn among the processes, and a ticket for that."""
         self.guesses, self._seen = False, None
         if self._seat is not None and self._chain is not None:
-            self._seat.base = None  # it leads on, behind a run that lost on this
+            self._seat.base = None  # it continues to lead, after a run that lost on this state
             self._chain.queues()
             return False
         if self._function is None or len(ids) != 1 or self._lost >= _MOST_LOST:
@@ -79,12 +80,12 @@ class InChain:
         return self.guesses
 
     def begin(self) -> None:
-        """Note that the function of a run that leads begins, or goes on."""
+        """Note that the function of a leading run begins or continues."""
         if self.leads and self._chain is not None:
             self._chain.lane.move(SLOW)
 
     def began(self, seen: Pending) -> None:
-        """Note what the turn of a run that leads began with."""
+        """Note the state with which the turn of a leading run began."""
         if self.leads and self._seat is not None and seen.known is not None:
             self._seen, self._seat.base = seen, seen.known.record
 
@@ -120,7 +121,7 @@ class InChain:
         return None
 
     def committed(self, commit: Commit, results: tuple[Result | None, ...]) -> None:
-        """Note what a run that leads has committed alone: the next chain begins with it."""
+        """Note the state that a leading run has committed alone: the next chain begins with it."""
         before, chain = self._outdated, self._chain
         if before is None or chain is None or not fits(commit, before) or not commit.writes:
             return
@@ -130,10 +131,10 @@ class InChain:
             chain.keep(after._replace(modified_by=commit.principal))
 
     def settled(self, reads: Commit, looked_back: bool) -> bool | None:
-        """Return what an error of the function rests on.
+        """Return whether an error of the function rests on committed state.
 
-        True: on what is committed now, so that it is the caller's. False: on what was lost, so that the function runs
-        again. None: the chain cannot tell, and a commit of ``reads``, what the function has read, must check it.
+        True: on the state that is committed now, so the error is the caller's. False: on a lost state, so the function
+        runs again. None: the chain cannot tell, and a commit of ``reads``, the reads of the function, must check it.
         ``looked_back``: see :meth:`send`.
         """
         seat, chain = self._seat, self._chain
@@ -168,7 +169,7 @@ class InChain:
         return True
 
     def _keep_out(self, chain: Chain, *, late: bool) -> None:
-        """Let all runs of the function go alone for a while. One that was late: only if it was late before.
+        """Let all runs of the function go alone for a while; after a late run, only if one was late before.
 
         A thread may have had no processor for so long, and many callers may run this function.
         """
@@ -177,7 +178,7 @@ class InChain:
         chain.unfit.set(self._function, now if forgiven else now + _UNFIT)
 
     def ended(self) -> None:
-        """Note that a run is over: one that leads keeps its place for the next run."""
+        """Note that a run is over: a leading run keeps its place for the next run."""
         if self._seat is not None and self._seat.term is None:
             self.leave()
 

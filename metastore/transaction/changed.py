@@ -26,7 +26,7 @@ class Changed(NamedTuple):
 def changed(
     backend: Reads, expected: Mapping[int, int], guards: Mapping[int, int], name_of: Callable[[int], str]
 ) -> Changed | None:
-    """Return the first entity without its ``expected`` version, or the first scope without the version of its guard.
+    """Return the first entity that lost its ``expected`` version, or the first scope whose guard has changed.
 
     Both are given by id. ``name_of`` returns the name of an entity that was purged meanwhile. None: nothing differs, or
     what had changed is again as it was read.

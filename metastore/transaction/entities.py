@@ -24,8 +24,8 @@ Meet = Callable[[Sequence[Lookup], Sequence[int]], dict[Lookup, Record]]
 class EntityOverlay:
     """Paths and ids, followed over the database and the drafts.
 
-    ``meet`` is called once, before the first read, with the keys that this read is about to use; it returns what it has
-    read.
+    ``meet`` is called once, before the first read, with the keys that this read will use; it returns the rows that it
+    has read.
     """
 
     def __init__(self, base: Reads, reads: ReadSet, drafts: Drafts, meet: Meet | None) -> None:
@@ -39,12 +39,12 @@ class EntityOverlay:
         self._written: dict[int, list[int]] = {}
 
     def addresses(self) -> dict[Lookup, int]:
-        """Return the paths from the root that were followed, and to which entity each led."""
+        """Return the followed paths from the root, and the entity to which each led."""
         paths = self._paths.items()
         return {w: one.record.chain[-1].id for w, one in paths if one.record is not None and w.start is ROOT}
 
     def catalogs(self) -> Iterator[Record]:
-        """Yield the catalogs that were read, with their paths, and that the transaction leaves as they are."""
+        """Yield the catalogs that were read and that the transaction does not change, with their paths."""
         for record, state in self._records.values():
             match record.chain:
                 case (metalake, catalog) if catalog.kind == "catalog" and state == LIVE:
@@ -61,7 +61,7 @@ class EntityOverlay:
         return self._written.get(parent_id, ())
 
     def draft(self, entity_id: int) -> Draft:
-        """Return the draft of an entity that was read; a first one shows what was read."""
+        """Return the draft of an entity that was read; a new draft has the content that was read."""
         if entity_id in self._drafts:
             return self._drafts[entity_id]
         record, state = self._records[entity_id]
@@ -71,7 +71,7 @@ class EntityOverlay:
         key = fold(node.name) if above.fold else node.name
         return Draft(node, parent_id, kind_named(node.kind).family, key, state, record)
 
-    # --- from a path
+    # --- by path
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path over the database and the drafts."""
@@ -89,7 +89,7 @@ class EntityOverlay:
         return resolved.nodes[0] if resolved.nodes else None
 
     def _begin(self, lookups: Sequence[Lookup], ids: Sequence[int]) -> None:
-        """Before anything is read, show what is read first."""
+        """Tell ``meet`` the keys of the first read, before it."""
         meet, self._meet = self._meet, None
         for lookup, record in {} if meet is None else meet(lookups, ids).items():
             self._keep(lookup, Resolved(record.chain, record))
@@ -139,10 +139,10 @@ class EntityOverlay:
         self._reads.entities[last.id] = record.version
         return record._replace(chain=tuple(nodes))
 
-    # --- from an id
+    # --- by id
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
-        """Return what has these ids, with its path as it will be."""
+        """Return the entities with these ids, with the paths that they will have after the commit."""
         unknown = [i for i in dict.fromkeys(ids) if i not in self._drafts and i not in self._records]
         self._begin((), unknown)
         for known in self._base.by_id(unknown) if unknown else []:
@@ -177,7 +177,7 @@ class EntityOverlay:
         )
 
     def _chain(self, entity_id: int) -> tuple[Node, ...]:
-        """Return the nodes from the root to an entity, as they will be."""
+        """Return the nodes from the root to an entity, as they will be after the commit."""
         nodes: list[Node] = []
         while entity_id != ROOT_ID:
             draft = self._drafts.get(entity_id)
@@ -192,7 +192,7 @@ class EntityOverlay:
             entity_id = parent_id
         return tuple(reversed(nodes))
 
-    # --- noting what was read
+    # --- noting reads
 
     def note_guard(self, entity_id: int, scope_version: int) -> None:
         """Note the scope version of an entity, which the commit checks."""
@@ -205,7 +205,7 @@ class EntityOverlay:
             self.note_guard(ROOT_ID, ROOT.scope_version)
 
     def note_child(self, node: Node, parent_id: int) -> None:
-        """Note where a child stands that a listing shows; its guard is noted when it is used."""
+        """Note the place of a listed child; its guard is noted when the child is used."""
         self._nodes.setdefault(node.id, (node, parent_id))
 
     def _keep(self, lookup: Lookup, resolved: Resolved) -> None:

@@ -3,7 +3,8 @@
 ``with store.schemas.exclusive(path) as tx:`` bumps the schema's scope version and marks it, in one update. That waits
 for the writers in flight below it and keeps later ones out: they retry until their deadline and then get ScopeFrozen.
 The writes of the block are one commit, which requires the mark and removes it. A holder that dies blocks no writer
-beyond its ttl. After each freeze it is the others' turn for as long as the freeze took, at least 50 ms and at most 5 s.
+beyond its ttl. After each freeze, other operations have their turn for as long as the freeze took, at least 50 ms and
+at most 5 s.
 
 A freeze does not keep out writers of the schema's ancestors: the holder's commit then fails, and
 names the ancestor.
@@ -65,8 +66,8 @@ class FreezableSchemas(Schemas):
 
         At the beginning it raises ScopeFrozen if another operation kept the schema until the timeout (call again),
         EntityNotFound, NotInUse. At the end it raises VersionConflict if the ttl has passed, or an ancestor was
-        renamed, moved, dropped or disabled meanwhile (run the block again), and LeaseLost if the ``lease`` is lost.
-        Nothing of the block is written then.
+        renamed, moved, dropped or disabled meanwhile (run the block again), and LeaseLost if the ``lease`` is lost. In
+        these cases nothing of the block is written.
         """
         ttl = positive_seconds(ttl, "a ttl")
         if self._session.access is not None and ttl > _MOST_OF_A_USER:
@@ -160,7 +161,7 @@ class Freeze(Transaction):
             self._release(self._outer.policy_of(self._call).deadline if failed else GRACE)
 
     def _release(self, seconds: float) -> None:
-        """Remove the mark where no commit did, within so many seconds."""
+        """Remove the mark if no commit did, within so many seconds."""
         if self._is_inherited:
             return
         with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # the mark ends with its ttl

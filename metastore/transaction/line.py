@@ -1,4 +1,4 @@
-"""The place in line of one function's runs, and what a lost run tells the next one.
+"""The place in line of one function's runs, and the information that a lost run leaves for the next one.
 
 The first run is optimistic. A run that lost takes a ticket for each entity that it read or wrote; so does a first run
 that meets an entity which is known to be hot. A ticket cannot wait for absent names and listings, because they have no
@@ -30,14 +30,16 @@ from metastore.transaction.turns import Door, door_at
 __all__ = ["InLine"]
 
 _MOST = 256
-"""With more entities, a run takes tickets only for those that it lost on: its commit would block all others for too
-long."""
+"""With more entities, a run takes tickets only for those on which it lost.
+
+With tickets for all, its commit would block the others for too long.
+"""
 _BARRED = 1.0
 """How long a scope stays marked at least, if the owner of the mark has died (seconds)."""
 _LONGEST_BAR = 5.0
 """How long a scope stays marked at most (seconds)."""
 _FRESH = 0.005
-"""A run that took longer looks again for what others have announced (seconds)."""
+"""After a longer run, the transaction looks again for changes that others have announced (seconds)."""
 
 
 class InLine:
@@ -46,7 +48,7 @@ class InLine:
     def __init__(self, session: Session, ends: float, chained: InChain | None = None) -> None:
         self._session = session
         self.chained = InChain(session, None) if chained is None else chained
-        """The part that the runs have in a chain; None: none."""
+        """The part of the runs in a chain; None: they take part in no chain."""
         self._ids: set[int] = set()
         self._barred: int | None = None
         self._ends = ends
@@ -54,7 +56,7 @@ class InLine:
         self._seen: Seen = {}
         self._read_at = 0.0
         self._began_with: dict[int, Pending] = {}
-        """What the look showed that found the own turn; each entity once, for the first read of it."""
+        """The entities as the look that found the own turn showed them; each is used once, for its first read."""
         self._door: Door | None = None
         self._ticket: OwnTicket | None = None
         self._at: tuple[int, ...] = ()
@@ -91,7 +93,7 @@ class InLine:
             self._door.begin()
 
     def _enter(self, door: Door) -> bool:
-        """Wait for other threads; True: the turn of the one before goes on. A run inside of a run passes them."""
+        """Wait for other threads; True: the turn of the thread before continues. A run inside of a run passes them."""
         term = door.enter(self._ends)
         if term is None:
             return False
@@ -110,9 +112,9 @@ class InLine:
         return () if goes_on or not ticket.is_short else ticket.ids
 
     def meet(self, lookups: Sequence[Lookup], ids: Sequence[int]) -> dict[Lookup, Record]:
-        """Take a ticket before the first read of a run, if what it reads is known to be hot.
+        """Take a ticket before the first read of a run, if the entity is known to be hot.
 
-        Return what the turn began with, by the path that led there.
+        Return the entities with which the turn began, by the path that led there.
         """
         hot = self._session.hot
         if not self._ids and self._barred is None:
@@ -147,11 +149,11 @@ class InLine:
 
     @property
     def seen(self) -> Seen:
-        """What the turn began with; {}: the turn began too long ago, and others have announced more."""
+        """The entities with which the turn began; {}: it began too long ago, and others have announced more."""
         return self._seen if self._session.clock.monotonic() - self._read_at < _FRESH else {}
 
     def lost(self, commit: Commit, cause: str, addresses: dict[Lookup, int], lost_on: int | None = None) -> bool:
-        """Note what a run lost on; True: the next one is in line. ``lost_on``: the entity that had changed."""
+        """Note the cause of a lost run; True: the next run is in line. ``lost_on``: the entity that had changed."""
         if cause not in ("self", "read", "pending", "ticket"):
             return False
         under = [r for r in commit.reads if isinstance(r, Absent | Listing | Children | Newest | Relations)]
@@ -168,7 +170,7 @@ class InLine:
         return bool(self._ids) or self._barred is not None
 
     def note(self, ids: set[int], addresses: dict[Lookup, int]) -> None:
-        """Note that entities are hot, and by which paths they were found."""
+        """Note that entities are hot, and the paths that led to them."""
         for entity_id in ids:
             self._session.hot.note(entity_id)
         for lookup, entity_id in addresses.items():
@@ -180,7 +182,7 @@ class InLine:
         self._run = seconds
 
     def leave(self) -> None:
-        """Leave the line: the runs are over, or an operation with a mark comes first."""
+        """Leave the line: the runs are over, or an operation with a mark goes first."""
         door, self._door, ticket, self._ticket = self._door, None, self._ticket, None
         with cleaning(self._session.clock.monotonic() + GRACE):
             try:
@@ -192,7 +194,7 @@ class InLine:
                 self.chained.leave()
 
     def together(self, commit: Commit, looked_back: bool) -> CommitOutcome | None:
-        """Commit with the chain; None: the run goes alone. ``looked_back``: it has read the history of an entity."""
+        """Commit with the chain; None: the run goes alone. ``looked_back``: the run has read an entity's history."""
         ticket = self.ticket
         outcome = self.chained.send(commit, ticket, looked_back)
         if outcome is not None and ticket is not None:

@@ -18,9 +18,9 @@ _PAGE = 1000
 
 
 class ListingOverlay:
-    """Children, and whether there are any. The database's listing is read whole, and noted.
+    """The children of parents, and whether a parent has any. The database's listing is read whole, and noted.
 
-    A listing is put together once, and again after the next write: all pages of one loop come from one listing.
+    A listing is merged once, and again after the next write: all pages of one loop come from one listing.
     """
 
     def __init__(self, base: Reads, reads: ReadSet, drafts: Drafts, entities: EntityOverlay) -> None:
@@ -31,7 +31,7 @@ class ListingOverlay:
         self._merged: dict[tuple[int, str, str, int], list[Child]] = {}
 
     def forget(self) -> None:
-        """Put each listing together again: something was written."""
+        """Forget the merged listings, because an entity was written."""
         self._merged.clear()
 
     def children(
@@ -49,7 +49,7 @@ class ListingOverlay:
         return RowPage(True, [(c.key, c.node.name) for c in listing[start : start + limit]])
 
     def has_children(self, entity_id: int, besides: Sequence[int]) -> bool:
-        """Return whether an entity has live children besides some."""
+        """Return whether an entity has live children other than some."""
         if any(self._drafts.below(entity_id)):
             return True
         if self._drafts.is_new(entity_id):
@@ -60,7 +60,7 @@ class ListingOverlay:
         return there
 
     def gone(self, parent_id: int, kind: str, family: str, key: str) -> Child | None:
-        """Return the child of this name that was dropped last."""
+        """Return the most recently dropped child of this name."""
         draft = self._drafts.at(parent_id, family, key, DROPPED, kind)
         if draft is not None:
             return draft.child()
@@ -83,7 +83,7 @@ class ListingOverlay:
         return self._merged[which]
 
     def _there(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
-        """Return the whole listing as the database shows it, and note it."""
+        """Return the database's whole listing, and note it."""
         rows: list[Child] = []
         after = ("", 0)
         while True:

@@ -13,7 +13,7 @@ __all__ = ["OneAtATime"]
 
 
 class OneAtATime:
-    """Passes calls on to an overlay, and refuses one that another thread makes during a call."""
+    """A wrapper of an overlay that refuses calls of another thread during a call."""
 
     def __init__(self, overlay: object) -> None:
         self._overlay = overlay

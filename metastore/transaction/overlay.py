@@ -56,7 +56,7 @@ class Overlay(Reads):
         self._writes: list[Write] = []
         self._ids: list[int] = []
         self.looked_back = False
-        """The history of an entity was read: the commit does not validate that."""
+        """Whether the history of an entity was read: the commit does not validate such reads."""
 
     # --- origin
 
@@ -66,7 +66,7 @@ class Overlay(Reads):
         return self._origin
 
     def identify(self) -> Origin:
-        """Read again which database this is."""
+        """Read the identity of the database again."""
         return self._base.identify()
 
     def committed(self) -> None:
@@ -75,7 +75,7 @@ class Overlay(Reads):
 
     @property
     def is_old(self) -> bool:
-        """Whether the server was started since the block read from it: it may have lost what the block read."""
+        """Whether the server was restarted since the block read from it: it may have lost the rows that were read."""
         return self._origin.run != self._base.origin.run
 
     # --- the transaction as a commit
@@ -86,23 +86,23 @@ class Overlay(Reads):
         return replace(commit, run=self._origin.run)
 
     def reads_value(self, operation_id: UUID) -> Commit:
-        """Return what was read as a commit that writes nothing."""
+        """Return the reads as a commit that writes nothing."""
         return self._reads.commit(operation_id, self._principal, (), self._family)
 
     def require(self, entity_id: int, scope_version: int) -> None:
-        """Note a scope that the transaction has frozen: its commit guards that scope, whatever the block does."""
+        """Note a scope that the transaction has frozen: its commit always guards that scope."""
         self._reads.guards[entity_id] = scope_version
 
     def addresses(self) -> dict[Lookup, int]:
-        """Return the paths from the root that were followed, and to which entity each led."""
+        """Return the followed paths from the root, and the entity to which each led."""
         return self._entities.addresses()
 
     def catalogs(self) -> Iterator[Record]:
-        """Yield the catalogs that the commit has validated, and leaves as they were read."""
+        """Yield the catalogs that the commit has validated and did not change."""
         return self._entities.catalogs()
 
     def changed(self, shown: Reads | None = None) -> Changed | None:
-        """Return which entity has changed since it was read or written, after a conflict; None: none has.
+        """Return the entity that has changed since it was read or written, after a conflict; None: no entity has.
 
         ``shown``: the reads that the user may see; the error names nothing else.
         """

@@ -18,7 +18,7 @@ _PAGE = 1000
 class OwnedOverlay:
     """The rows that a transaction wrote, by (owner, kind) and name; None: deleted.
 
-    ``is_new`` says whether the transaction created an owner, which then has no rows in the database.
+    ``is_new`` says whether the transaction created an owner; such an owner has no rows in the database.
     """
 
     def __init__(self, base: Reads, reads: ReadSet, is_new: Callable[[int], bool]) -> None:
@@ -61,7 +61,7 @@ class OwnedOverlay:
         return rows
 
     def by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
-        """Return the row of each (owner, name). Each is read once: whether the database has it is noted."""
+        """Return the row of each (owner, name). Each is read once; the row, or its absence, is noted."""
         pairs = list(zip(owner_ids, names, strict=True))
         wanted = [(o, n) for o, n in pairs if (o, kind, n) not in self._read and not self._is_new(o)]
         stored = self._base.owned_by_name([o for o, _ in wanted], kind, [n for _, n in wanted]) if wanted else []

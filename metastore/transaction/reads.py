@@ -49,7 +49,7 @@ class ReadSet:
         updates = [w for w in writes if isinstance(w, Update)]
         written, exclusive = {w.id for w in updates}, {w.id for w in updates if w.scope_version is not None}
         absent = self.absent - set(_taken(writes, family_of))
-        emptied = {w.id for w in updates if w.empty}  # these writes check by themselves that it is empty
+        emptied = {w.id for w in updates if w.empty}  # these writes themselves check that the parent is empty
         children = [c for c in self.children if c.parent_id not in emptied]
         under: list[Absent | Listing | Children | Newest] = [*absent, *self.listings.values(), *children, *self.newest]
         barred = {r.parent_id for r in under} | {r.id for r in self.relations.values()}

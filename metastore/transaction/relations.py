@@ -28,7 +28,8 @@ class RelationOverlay:
         self._is_new = is_new
         self._written: dict[RelationKey, RelationRecord | None] = {}
         self._in_slot: dict[tuple[str, int, int], dict[RelationKey, None]] = {}
-        """The keys of these, in the order of their first writes: a large transaction asks for each slot."""
+        """The keys of the written relations by slot, in the order of their first writes: so a read scans only one slot.
+        """
         self._read: dict[tuple[int, str, int | None, bool], list[RelationRecord]] = {}
 
     def write(self, write: Relate, principal: str | None, now: int) -> Result:

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class _NotOpen:
-    """Stands in for the backend before the block begins and after it ended."""
+    """The substitute for the backend before the block begins and after it ended."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise InvalidArgument("a transaction is used inside its with block, and once; begin another")
@@ -79,10 +79,10 @@ class Transaction(Managers):
         self._mark = OwnMark(session.backend, self._id)
         self._scope = ""
         self._overlook = False
-        self._carry = False  # others have announced changes to what it writes
+        self._carry = False  # others have announced changes to entities that it writes
         self.refused = self.queues = False
         self.sent: UUID | None = None
-        """The id of its operation, once a commit may have been sent."""
+        """The id of its operation, once it may have sent a commit."""
         self.began = 0.0
         self.publishes: tuple[UUID, ...] = ()
         self.advance: Advance | None = None
@@ -99,7 +99,7 @@ class Transaction(Managers):
         self._check_new()
         self._begun = True
         access = self._outer.access
-        # the overlay notes all that it reads, so that its commit can validate it; a user sees a part of it
+        # the overlay notes all its reads, so that its commit can validate them; a user sees a part of them
         shown = self._overlay if access is None else Seen(cast(Backend, self._overlay), access)
         self._inner.backend = cast(Reads, OneAtATime(shown))
         return self
@@ -111,7 +111,7 @@ class Transaction(Managers):
 
     @property
     def _is_inherited(self) -> bool:
-        """Whether this is a forked child of the process that began it: all that it holds is the parent's."""
+        """Whether this process is a forked child of the one that began it: all that it holds is the parent's."""
         return self._process != process_id()
 
     def __exit__(
@@ -169,7 +169,7 @@ class Transaction(Managers):
                 self._mark.remove()
 
     def holds(self, error: Exception) -> bool:
-        """Whether an error of the block rests on reads of one instant, and not on what was never committed."""
+        """Whether an error of the block rests on reads of one instant, and not on a state that was never committed."""
         commit = self._overlay.reads_value(self._outer.clock.operation_id())
         if self._line is not None and not self._is_inherited:
             chained, looked_back = self._line.chained, self._overlay.looked_back
@@ -209,7 +209,8 @@ class Transaction(Managers):
         if isinstance(outcome, Unknown):
             claim = ask_until_it_answers(self._outer, self._id, self._outer.policy_of(self._call).deadline, ends)
             if claim is not None and together is not None:
-                # what the block saw was perhaps never committed, and another commit may have made that version since
+                # the state that the block saw was perhaps never committed, and another commit may have made that
+                # version since
                 self._refused(Conflicted("self"), commit)
             if claim is not None:
                 self._claim = claim
@@ -217,7 +218,7 @@ class Transaction(Managers):
         self._mark.held = None
 
     def _in_line(self, commit: Commit) -> Commit:
-        """Return the commit with the ticket, and with what others have announced on what it writes."""
+        """Return the commit with the ticket, and with others' announced changes to the entities that it writes."""
         if self._overlook:
             return commit
         line = self._line
@@ -277,7 +278,7 @@ class Transaction(Managers):
         raise _error(conflict, changed) from None
 
     def _changed(self) -> Changed | None:
-        """Return what changed, as far as the user sees it."""
+        """Return the change that caused the conflict, as far as the user sees it."""
         return self._overlay.changed(self._outer.backend if self._outer.access is not None else None)
 
     def _lapsed(self) -> VersionConflict:
@@ -287,7 +288,7 @@ class Transaction(Managers):
 
 
 def effort_of(session: Session, policy: RetryPolicy, operation_id: UUID, what: str = "the transaction") -> Effort:
-    """Return how to try a transaction."""
+    """Return the limits of a transaction's attempts."""
     return Effort(policy, session.clock, session.bucket, lambda: what, operation_id)
 
 
@@ -316,8 +317,8 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             transaction.enter_line()
             with transaction:
                 result = fn(transaction)
-                # measured before the commit: a run that loses there has taken its time too, and the next turn must last
-                # as long
+                # measured before the commit: a run that loses there has taken that time too, and the next turn must
+                # last as long
                 line.took(session.clock.monotonic() - transaction.began)
         except Exception as error:
             # an error that fn raises is the caller's, unless it rests on reads of different instants, or on what others

@@ -20,19 +20,19 @@ from metastore.operation.tickets import OwnTicket
 __all__ = ["Door", "door_at"]
 
 _STALE: Final = 0.1
-"""A ticket that was left for longer may be gone (seconds)."""
+"""A ticket that no thread used for longer may be gone (seconds)."""
 _PATIENCE: Final = 5.0
-"""After how long a thread continues beside one that does not, with its own ticket (seconds)."""
+"""After how long a thread continues beside a stuck one, with its own ticket (seconds)."""
 
 
 class _Handed(NamedTuple):
-    """The ticket that one thread left to the next."""
+    """The ticket that one thread hands to the next."""
 
     ticket: OwnTicket
     at: float
     """When, by the clock's ``monotonic``."""
     pid: int
-    """The process that takes part: a forked child does not."""
+    """The process of the threads: a forked child takes no part."""
 
 
 class Door:
@@ -42,11 +42,11 @@ class Door:
         self._clock = clock
         self._lane: Lane[None, None] = Lane(clock, 1, patience=_PATIENCE)
         self._inside: list[Alive] = []
-        """The threads that are in: more than one where another went on beside one that did not."""
+        """The threads that are in: more than one if a thread continued beside a stuck one."""
         self._until = 0
         """The threads that came before this number of the lane may still follow in the turn."""
         self._handed: _Handed | None = None
-        """The ticket that one thread left to the next, when, and in which process."""
+        """The ticket that one thread handed to the next, with the time and the process."""
 
     def enter(self, ends: float) -> Term | None:
         """Wait until no other thread of the process is in; the caller must ``leave``. Raises DeadlineExceeded.
@@ -61,7 +61,7 @@ class Door:
         return term
 
     def follow(self) -> OwnTicket | None:
-        """Return the ticket on which the turn of the thread before goes on; None: another ticket is needed."""
+        """Return the ticket with which the turn of the thread before continues; None: another ticket is needed."""
         handed, self._handed = self._handed, None
         if handed is None or handed.pid != os.getpid():
             return None
@@ -76,11 +76,11 @@ class Door:
 
     @property
     def goes_on(self) -> bool:
-        """Whether another thread follows in this turn."""
+        """Whether another thread continues this turn."""
         return self._lane.waits_before(self._until)
 
     def leave(self, term: Term, ticket: OwnTicket | None) -> None:
-        """Let the next thread go on: in the same turn, if its ticket still exists."""
+        """Let the next thread continue: in the same turn, if its ticket still exists."""
         with suppress(ValueError):
             self._inside.remove(self._clock.runner())
         try:
@@ -94,7 +94,7 @@ class Door:
 
 
 def door_at(session: Session, ids: tuple[int, ...]) -> Door:
-    """Return the door for these entities. One that was forgotten costs a ticket more."""
+    """Return the door for these entities. A door that was forgotten costs one more ticket."""
     door: Door | None = session.doors.get(ids)
     if door is None:
         door = Door(session.clock)

@@ -1,6 +1,6 @@
 """Progress: intents, kept results and tombstones in the operation table; marks on guards.
 
-Programs of format 1 check neither pending intents nor marks, so that they must not use the database any more.
+Programs of format 1 check neither pending intents nor marks, so they may no longer use the database.
 
 Revision ID: 0002
 """

@@ -1,7 +1,7 @@
 """Leases: their tokens, waiters and staged work; and the leases under which each commit was made.
 
-Programs of format 2 can go on to use the database. They do not know leases, so that they make no commit under one;
-their gc removes the rows of leases in the operation table like all others. Their ``verify`` does not know those rows.
+Programs of format 2 can continue to use the database. They do not know leases, so they make no commit under one; their
+gc removes the rows of leases in the operation table like all others. Their ``verify`` does not know those rows.
 
 Revision ID: 0003
 """

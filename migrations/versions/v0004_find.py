@@ -1,6 +1,6 @@
 """An index over the names of live entities, for ``find``.
 
-Programs of formats 2 and 3 do not need it, and can go on to use the database. On PostgreSQL it is built before this
+Programs of formats 2 and 3 do not need it, and can continue to use the database. On PostgreSQL it is built before this
 revision runs, while writers go on (:mod:`metastore.migrations.indexes`).
 
 Revision ID: 0004
@@ -17,7 +17,7 @@ branch_labels = None
 depends_on = None
 
 INDEXES = {"guard_name": "CREATE INDEX CONCURRENTLY guard_name ON guard (name, id) WHERE state = 0"}
-"""What is built before, on a PostgreSQL database that is in use."""
+"""The indexes that are built before this revision, on a PostgreSQL database that is in use."""
 
 
 def upgrade() -> None:

@@ -1,8 +1,8 @@
 """Relations between two entities: owners, tags, policies, memberships, grants.
 
 A relation goes from one entity to another. Its key begins with the entity that it goes from; a second index leads from
-the other end. Events of relations name the other end. Programs of formats 2 to 4 do not need any of it, and can go on
-to use the database.
+the other end. Events of relations name the other end. Programs of formats 2 to 4 do not need any of these, and can
+continue to use the database.
 
 Revision ID: 0005
 """
@@ -21,7 +21,10 @@ _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 BEFORE = ("ALTER TABLE operation ADD COLUMN IF NOT EXISTS other_id BIGINT, ADD COLUMN IF NOT EXISTS other_path TEXT",)
-"""What an index of revision 6 needs, which is built before both. Programs of formats 2 to 4 do not see the columns."""
+"""The prerequisite of an index of revision 6, which is built before both revisions.
+
+Programs of formats 2 to 4 do not see the columns.
+"""
 
 
 def upgrade() -> None:

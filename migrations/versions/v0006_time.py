@@ -1,9 +1,9 @@
 """Time: how each row stood after a step, so that the past can be read; pins and consumers of the feed.
 
-Steps of before are replayed in the feed's order, which tells where each row stood. Where gc has removed history
-already, or the replay does not lead to what the tables say, the past begins at the position of this migration, and only
-the newest step of each row is completed. Other clients wait meanwhile. Programs of earlier formats write steps that do
-not say where an entity stood, so that they must not use the database any more.
+Existing steps are replayed in the feed's order, which tells the place of each row. If gc has removed history already,
+or the replay disagrees with the tables, the past begins at the position of this migration, and only the newest step of
+each row is completed. Other clients wait meanwhile. Programs of earlier formats write steps that do not tell the
+entity's place, so they may no longer use the database.
 
 Revision ID: 0006
 """
@@ -41,7 +41,10 @@ BEFORE = (
   ADD COLUMN IF NOT EXISTS state SMALLINT, ADD COLUMN IF NOT EXISTS family TEXT COLLATE "C",
   ADD COLUMN IF NOT EXISTS key TEXT COLLATE "C", ADD COLUMN IF NOT EXISTS through BIGINT""",
 )
-"""What the indexes below need. A column without a value changes no row, and programs of format 5 do not see it."""
+"""The prerequisites of the indexes below.
+
+A column without a value changes no row, and programs of format 5 do not see it.
+"""
 
 INDEXES = {
     "operation_name": """CREATE INDEX CONCURRENTLY operation_name ON operation (parent_id, family, key, seq)
@@ -51,7 +54,7 @@ INDEXES = {
     "operation_version_seq": """CREATE UNIQUE INDEX CONCURRENTLY operation_version_seq ON operation (entity_id, version)
   INCLUDE (seq, through)""",
 }
-"""What is built before, on a PostgreSQL database that is in use."""
+"""The indexes that are built before this revision, on a PostgreSQL database that is in use."""
 
 _NEWEST = [
     """UPDATE operation SET parent_id = s.parent_id, name = s.name, fold = s.fold, state = s.state,

@@ -8,8 +8,8 @@ it never prefers the other index of names, on a table that was never analyzed, t
 On PostgreSQL the new indexes are built before this revision runs, while writers go on
 (:mod:`metastore.migrations.indexes`); then they take the old ones' names.
 
-Programs of format 6 must not use the database any more. They take the parent of such an entity for empty, let gc delete
-it, purge it by its entity, and change a column that is being dropped.
+Programs of format 6 may no longer use the database. They take the parent of such an entity for empty, let gc delete it,
+purge it by its entity, and change a column that is being dropped.
 
 Revision ID: 0007
 """
@@ -31,11 +31,11 @@ INDEXES = {
     WHERE {_TAKEN}""",
     "guard_any_name": f"CREATE INDEX CONCURRENTLY guard_any_name ON guard (name, id) WHERE {_BELOW_ROOT}",
 }
-"""What is built before, on a PostgreSQL database that is in use."""
+"""The indexes that are built before this revision, on a PostgreSQL database that is in use."""
 
 
 def upgrade() -> None:
-    """Let the index of live names hold what is being dropped as well; leave the root out of the other one."""
+    """Let the index of live names include entities in a drop; leave the root out of the other index."""
     if op.get_bind().dialect.name == "postgresql":
         _live_name("guard_taken_name", _TAKEN, if_not_exists=True)
         _name("guard_any_name", _BELOW_ROOT, if_not_exists=True)
@@ -50,7 +50,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Bring the old indexes back. Raises RuntimeError while something is being dropped."""
+    """Restore the old indexes. Raises RuntimeError while an entity is being dropped."""
     pending = op.get_bind().scalar(sa.text("SELECT count(*) FROM owned WHERE owner_id = 0 AND kind = 'drop'"))
     if pending:
         raise RuntimeError(f"{pending} drops are pending: finish them or roll them back before the downgrade")

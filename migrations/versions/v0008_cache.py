@@ -1,7 +1,7 @@
 """The cache's members and announcements, and the rule that no change passes a member by.
 
-A commit says under which generation its program saw no members, or names its announcement. What says neither meets the
-trigger: it is refused while members exist. So programs of earlier formats can go on to use the database. They are
+A commit says under which generation its program saw no members, or names its announcement. The trigger refuses a commit
+that says neither while members exist. So programs of earlier formats can continue to use the database. They are
 refused, as BackendUnavailable, while a store with a lease cache is open.
 
 Revision ID: 0008
@@ -94,7 +94,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove them. Close the stores with a lease cache before: nothing tells them of changes any more."""
+    """Remove them. Close the stores with a lease cache first: they would no longer learn of changes."""
     if op.get_bind().dialect.name == "postgresql":
         op.execute("DROP TRIGGER operation_announced ON operation")
         op.execute("DROP FUNCTION metastore_refuse_unannounced()")

@@ -1,7 +1,7 @@
 """Tickets: transactions wait in line for entities that others write all the time.
 
-Programs of earlier formats can go on to use the database. They take no tickets and look at none. A ticket carries no
-safety: beside such a program a transaction needs more attempts, as it does without tickets.
+Programs of earlier formats can continue to use the database. They take no tickets and look at none. Safety does not
+depend on tickets: beside such a program a transaction needs more attempts, as it does without tickets.
 
 Revision ID: 0009
 """
@@ -34,6 +34,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove the table: tickets that stand there are only lost places in a line."""
+    """Remove the table: its tickets are only lost places in a line."""
     op.drop_table("ticket")
     op.execute("UPDATE info SET format = 8")

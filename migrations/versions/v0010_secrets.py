@@ -1,7 +1,7 @@
 """Keys of secret properties: the data keys that encrypt them.
 
-Programs of earlier formats would write properties that are declared secret as plain text, so that they must not use the
-database any more.
+Programs of earlier formats would write properties that are declared secret as plain text, so they may no longer use the
+database.
 
 Revision ID: 0010
 """

@@ -1,6 +1,6 @@
 """Places: steps of history that did not say where an entity stood, or under which name, say so.
 
-Programs of earlier formats would write such steps again, so that they must not use the database any more.
+Programs of earlier formats would write such steps again, so they may no longer use the database.
 
 Revision ID: 0011
 """

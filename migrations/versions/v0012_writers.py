@@ -20,7 +20,7 @@ OLDEST = 12
 
 
 def upgrade() -> None:
-    """Add the columns in which programs say their format, and the triggers."""
+    """Add the columns in which programs state their format, and the triggers."""
     op.add_column("operation", sa.Column("writer", sa.SmallInteger))
     op.add_column("info", sa.Column("writer", sa.SmallInteger))
     only_from(OLDEST)

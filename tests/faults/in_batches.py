@@ -43,7 +43,7 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Chain: each one that lost asks what became of it",
         "metastore/combine/link.py",
-        "        self.doubt = None  # one that asked what became of it would pay a commit for that\n",
+        "        self.doubt = None  # otherwise the caller would look up its outcome, which costs a commit\n",
         "",
         _CHAIN,
     ),

@@ -1,4 +1,6 @@
-"""``python -m tests.interleaving``: explore, and print how much there was. ``--full``: everything; names choose.
+"""``python -m tests.interleaving``: explore, and print the number of states and schedules.
+
+``--full``: everything; names choose.
 
 ``--minutes`` takes the programs in a random order, and ends when the time is over: other runs explore the others.
 """

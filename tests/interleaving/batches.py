@@ -1,7 +1,7 @@
-"""The memory model, for requests that travel together: a batch means what its members mean one after the other.
+"""The memory model for requests that travel together: a batch has the effect of its members one after the other.
 
-It is written from :mod:`metastore.port.batches`, not from the SQL. That one statement does the same at one instant is
-what ``tests/statements`` and ``tests/combine`` show on PostgreSQL.
+It is written from :mod:`metastore.port.batches`, not from the SQL. ``tests/statements`` and ``tests/combine`` show that
+one statement on PostgreSQL does the same at one instant.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Programs that use results and errors: each operation meets another process that writes twice in a row.
 
-No program here is made for a defect. Each operation that looks at more than one row, or more than once
+No program here aims at a particular defect. Each operation that looks at more than one row, or more than once
 (:data:`LOOKERS`), meets two writes in a row (:data:`CHURNS`) in three ways:
 
 * as it is;
-* in a transaction that writes its result down, also if that is an error (:func:`noted`);
+* in a transaction that stores its result in the note, also if that is an error (:func:`noted`);
 * in a transaction that may be refused, and whose result is used afterwards (:data:`USES`).
 
 The tree, besides ``lake.cat.s.t``::

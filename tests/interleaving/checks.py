@@ -1,4 +1,4 @@
-"""What must hold when all processes have ended."""
+"""The conditions that must hold when all processes have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The larger programs, of minutes: three processes with faults, several faults in one run."""
+"""The larger programs, which take minutes: three processes with faults, several faults in one run."""
 
 from __future__ import annotations
 

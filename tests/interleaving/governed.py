@@ -1,4 +1,4 @@
-"""The programs with relations and users: what is attached, granted and owned while ends and rights come and go."""
+"""The programs with relations and users: attach, grant and own while ends and rights come and go."""
 
 from __future__ import annotations
 

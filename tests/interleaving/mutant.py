@@ -1,4 +1,4 @@
-"""A fault that is planted, and the program that must find it."""
+"""A planted fault, and the program that must find it."""
 
 from __future__ import annotations
 

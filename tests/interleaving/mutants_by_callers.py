@@ -1,4 +1,4 @@
-"""Faults that only callers meet who use results and errors, planted one by one."""
+"""Faults that only programs that use results and errors can find, planted one by one."""
 
 from __future__ import annotations
 

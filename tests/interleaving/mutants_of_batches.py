@@ -1,4 +1,4 @@
-"""Faults planted in what travels together."""
+"""Faults planted in batches, one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults planted in chains."""
+"""Faults planted in chains, one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain memory model, one operation after the other: which order explains what was seen?"""
+"""The plain memory model, one operation after the other: it finds the orders that explain the observed results."""
 
 from __future__ import annotations
 

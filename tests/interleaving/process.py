@@ -1,4 +1,4 @@
-"""What a process does next, as a function of the answers to its calls."""
+"""The next call of a process, as a function of the answers to its calls."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ class Op:
     """A VersionConflict says only that something else was written meanwhile."""
     with_next: bool = False
     """It waits together with the process's next operation: the two travel in one batch, if they can; in one chain, if
-    they are ``hot``."""
+    they are ``hot``.
+    """
 
 
 class Outcome(NamedTuple):

@@ -1,4 +1,4 @@
-"""The programs: what two or three processes do, and what may happen to them meanwhile."""
+"""The programs: the operations of two or three processes, and the faults that may hit them meanwhile."""
 
 from __future__ import annotations
 

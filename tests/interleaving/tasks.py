@@ -1,8 +1,8 @@
 """Several operations of one process at once, which wait for each other in its lanes.
 
 Each is a task, and one runs at a time, until it waits to be woken by another one, or until it ends. So a process stays
-a function of the answers to its calls. That a call of the port holds up the other tasks of its process loses
-little: what they would do meanwhile, the tasks of another process do.
+a function of the answers to its calls. A call of the port blocks the other tasks of its process. That loses little: the
+tasks of another process do meanwhile what these would do.
 """
 
 from __future__ import annotations

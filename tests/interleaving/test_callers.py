@@ -1,4 +1,4 @@
-"""What callers do with results and errors: see ``callers``."""
+"""Programs that use results and errors: see ``callers``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every interleaving of relations and users with what ends them; the negative controls leave the guards out."""
+"""Every interleaving of relations and users with the operations that end them; negative controls omit the guards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every interleaving of two and three processes, and the faults that it must find."""
+"""Every interleaving of two and three processes, and the planted faults that these must find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every interleaving of small batches and chains, with what comes between them.
+"""Every interleaving of small batches and chains with other operations between them.
 
 ``mutants_of_batches`` and ``mutants_of_chains`` have the controls.
 """

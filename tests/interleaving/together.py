@@ -1,4 +1,4 @@
-"""The programs whose operations travel together: two processes, each with a batch of two, and what comes between."""
+"""Programs whose operations travel together: two processes with a batch of two each, and operations between them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ from tests.interleaving.world import WRITES
 __all__ = ["TOGETHER", "TOO_LARGE"]
 
 BEFORE = 2
-"""How many batches a request loses before it is announced, in these programs. The library's number is larger, and the
-protocol does not depend on it: with a small one, few steps lead to what is announced."""
+"""How many batches a request loses before it is announced, in these programs.
+
+The library's number is larger, and the protocol does not depend on it: with a small one, few steps lead to what is
+announced.
+"""
 U, V = f"{S}.b", "lake.cat.o.v"
 """Another table in the schema, and one in another schema."""
 R, OTHER_S = "lake.cat.r", "lake.cat.o"

@@ -1,7 +1,9 @@
-"""What a client calls next. A client is a generator: it yields a request, and gets the answer (None: an error).
+"""The choice of a client's next call.
 
-A *mixed* client calls whatever there is, on few names. A *mover* swaps, moves, drops and restores what stands above the
-tables, takes rights away and gives them back: the others' knowledge of paths is outdated all the time.
+A client is a generator: it yields a request, and gets the answer (None: an error).
+
+A *mixed* client makes calls of every kind, on few names. A *mover* swaps, moves, drops and restores the entities above
+the tables, takes rights away and gives them back: the others' knowledge of paths is outdated all the time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A process of clients: ``python -m tests.joints.client CREW``. Its threads, or its tasks, share one store.
 
-The main thread is a client too, which signals interrupt. It forks now and then: the child's client goes on with the
-store that it inherited, and the child ends as a worker of :mod:`multiprocessing` does.
+The main thread is a client too, which signals interrupt. It forks now and then: the child's client continues with the
+inherited store, and the child ends as a worker of :mod:`multiprocessing` does.
 """
 
 from __future__ import annotations

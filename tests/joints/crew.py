@@ -1,4 +1,4 @@
-"""What one process of a run is."""
+"""The description of one process of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes of a run: started, stopped, killed, replaced. What was started is written down first."""
+"""The processes of a run: started, stopped, killed, replaced. The run's record names each process before it starts."""
 
 from __future__ import annotations
 

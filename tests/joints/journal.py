@@ -2,7 +2,7 @@
 
 The system keeps what was written when the process is killed. So the lines of a client that ended by itself begin with
 ``born``, end with ``done``, and its calls are numbered without a gap. A killed client has at most one call without an
-answer, and its process perhaps half a line at the end. :mod:`tests.joints.judge.calls` asks for exactly this.
+answer, and its process perhaps half a line at the end. :mod:`tests.joints.judge.calls` checks exactly this.
 """
 
 from __future__ import annotations

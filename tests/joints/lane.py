@@ -1,4 +1,4 @@
-"""A client: it makes its calls one after another, in a thread or in a task, and writes all of it down."""
+"""A client: it makes its calls one after another, in a thread or in a task, and writes each of them down."""
 
 from __future__ import annotations
 

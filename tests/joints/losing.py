@@ -1,6 +1,6 @@
-"""A primary dies with commits that no replica has: what was acknowledged is there all the same.
+"""A primary dies with commits that no replica has: no acknowledged commit is lost.
 
-Commits wait for the synchronous replica. Here the replica stops to receive, somebody cancels the waits one by one, and
+Commits wait for the synchronous replica. Here the replica stops receiving, the test cancels the waits one by one, and
 then the primary is gone. A cancelled wait is not a confirmation: PostgreSQL says so in a warning, and the commit may be
 lost.
 """

@@ -1,4 +1,4 @@
-"""How much of the machine others used during a run: what is late is judged by what was left."""
+"""How much of the machine others used during a run: late calls are judged by the share that was left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plans of runs: which processes there are, and what is done to them."""
+"""The plans of runs: the processes, and the faults that hit them."""
 
 from __future__ import annotations
 

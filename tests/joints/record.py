@@ -1,4 +1,4 @@
-"""What a run leaves of its database: the feed and the findings of ``verify``. The judge needs nothing else of it."""
+"""The record of a run's database: the feed and the findings of ``verify``. The judge needs nothing else from it."""
 
 from __future__ import annotations
 

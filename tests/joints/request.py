@@ -1,4 +1,4 @@
-"""One call that a client makes: what the journal says of it, and how a thread or a task makes it.
+"""One call of a client: its line in the journal, and how a thread or a task makes the call.
 
 The sync and the async store have the same managers. So a call is a function of a store; a task awaits what it returns.
 Only blocks (transactions, freezes, leases) are written twice.

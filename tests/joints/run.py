@@ -1,4 +1,4 @@
-"""One run: a database, processes of clients, weather; it leaves a record folder that the judge reads."""
+"""One run: a database, processes of clients, and weather (faults); it leaves a record folder for the judge."""
 
 from __future__ import annotations
 

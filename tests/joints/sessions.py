@@ -1,7 +1,7 @@
-"""What the server says of the sessions of a run, and what a process asks of its own before it ends.
+"""Checks of the sessions of a run: by the server's views, and by each process before it ends.
 
-Nothing is locked while the server waits for a client. And a session keeps no prepared statement that its client has
-forgotten: it would never be used again, and never freed.
+No session holds locks while the server waits for its client. And no session keeps a prepared statement that its client
+has forgotten: the statement would never be used again, and never freed.
 """
 
 from __future__ import annotations

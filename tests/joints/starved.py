@@ -1,4 +1,4 @@
-"""How long a process of a run waited for a processor: calls are late where others use the machine.
+"""How long a process of a run waited for a processor: calls are late if others use the machine.
 
 The system counts for each thread how long it was ready to run and did not run (Linux: ``schedstat``). A thread writes
 the sum down several times a second. A thread that waits for a lock, for the network or for another thread is not ready,

@@ -1,4 +1,4 @@
-"""The judge, on the record of a small run: clean as it was written, and never clean after somebody changed it."""
+"""The judge, on the record of a small run: the unchanged record is clean, and a changed one never is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each plan on each database, for a while: rounds of ``make joints`` as long tests, which planted faults run."""
+"""Each plan on each database, for a while: rounds of ``make joints`` as long tests, which the planted faults use."""
 
 from __future__ import annotations
 

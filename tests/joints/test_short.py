@@ -1,6 +1,6 @@
-"""The short form of ``make joints``: a few seconds of the plans that found the most, and what the judge says of them.
+"""The short form of ``make joints``: a few seconds of the plans that found the most, and the judge's verdict.
 
-It fails on a contradiction or a doubt. Whether a run had all that its plan needs, only the long form asks.
+It fails on a contradiction or a doubt. Only the long form checks whether a run had all that its plan needs.
 """
 
 from __future__ import annotations

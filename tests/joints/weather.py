@@ -1,4 +1,4 @@
-"""What is done to the clients of a run, to their connections and to the server; each with its time, in the record."""
+"""The faults that hit the clients of a run, their connections and the server; the record has each with its time."""
 
 from __future__ import annotations
 

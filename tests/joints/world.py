@@ -1,6 +1,6 @@
-"""The world of a run: the names that there can be, and what is there when it begins.
+"""The world of a run: the possible names, and the entities that exist at the beginning.
 
-Few names for many calls: two calls of one moment often mean the same name, before and after a swap.
+There are few names for many calls, so two simultaneous calls often use the same name, before and after a swap.
 """
 
 from __future__ import annotations

@@ -8,5 +8,5 @@ waits for a lock. Time stands still, for the database as well, until a process s
 
 The results, the content and the order of the feed must be those of the memory model in one of the sequential orders
 that real time allows (:mod:`~tests.statements.oracle`). ``verify`` must find nothing. ``python -m tests.statements``
-prints how much there was, and which operation made which other one retry (docs/conflict-matrix.md).
+prints the counts, and which operation made which other one retry (docs/conflict-matrix.md).
 """

@@ -1,8 +1,8 @@
-"""``python -m tests.statements``: all interleavings, and who makes whom retry.
+"""``python -m tests.statements``: all interleavings, and which operation makes which other one retry.
 
 ``--full``: every pair, some three, and the mutants; without it, the pairs of the test suite. Names choose programs, by
-parts of their names. ``--matrix FILE`` writes the tables of the run into a document; cells of which it saw
-nothing stay. ``--minutes`` takes the programs in a random order, and ends when the time is over: without the mutants.
+parts of their names. ``--matrix FILE`` writes the tables of the run into a document; cells without a result in this run
+stay. ``--minutes`` takes the programs in a random order, and ends when the time is over: without the mutants.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Operations of one process that travel together, beside renames of what they stand below, on PostgreSQL.
+"""Operations of one process that travel together, beside renames of entities above them, on PostgreSQL.
 
-A process knows where ``lake.cat.s`` led before another one renames it, and looks at ``lake.cat.r``, where it leads
+A process knows the entity at ``lake.cat.s`` before another process renames it, and looks at ``lake.cat.r``, its path
 afterwards. So two requests with different knowledge meet in one batch.
 """
 

@@ -1,4 +1,4 @@
-"""What is in a database, without ids, times and scope versions: the same for equal databases of whatever kind."""
+"""The content of a database, without ids, times and scope versions: the same for equal databases of any backend."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Content(NamedTuple):
 
     history: tuple[Any, ...]
     """What was applied, in the order of the feed, with the events of one operation together: a transaction of several
-    statements draws its positions one statement after the other."""
+    statements draws its positions one statement after the other.
+    """
     rows: frozenset[Any]
     left: tuple[str, ...] = ()
     """What nobody has cleared away: intents and marks."""

@@ -1,4 +1,4 @@
-"""The steps of a drop: what processes do with a table that one of them has begun to drop."""
+"""The steps of a drop: operations of processes on a table that one of them has begun to drop."""
 
 from __future__ import annotations
 

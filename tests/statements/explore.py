@@ -1,9 +1,9 @@
 """All schedules of a program: depth first, each one run from its start.
 
-Two schedules that differ only in the order of independent steps are one (*sleep sets*: Godefroid, 1996). Independent
-are reads of different processes, a read and a statement that is not committed yet, and a statement inside of SQLite's
-one write transaction and anything else. The order counts if it says that one operation had returned before another
-began.
+Two schedules that differ only in the order of independent steps are one (*sleep sets*: Godefroid, 1996). Three pairs of
+steps are independent: reads of different processes; a read and a statement that is not committed yet; a statement
+inside of SQLite's one write transaction and any other step. The order matters if it shows that one operation had
+returned before another began.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Explored:
     """The same choices led elsewhere: the schedule counts as one more."""
     held_back: int = 0
     """Schedules in which a process that had lost often enough did not look again before the others stood still: those
-    in which it does are left out."""
+    in which it does are left out.
+    """
     longest: int = 0
     verified: int = 0
     """Different contents, on each of which ``verify`` was run."""

@@ -1,7 +1,7 @@
-"""What a statement for PostgreSQL touches, as its parameters say: the rows, names and leases.
+"""The rows, names and leases that a statement for PostgreSQL touches, from its parameters.
 
-Two that touch nothing in common, or only look at it, do the same in either order. A statement whose parameters say
-nothing of that touches everything.
+Two statements that touch nothing in common, or only read it, have the same effect in either order. A statement whose
+parameters do not tell counts as touching everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a thread waits to be released, before each statement that it sends.
+"""The gate at which a thread waits for its release, before each statement that it sends.
 
 A thread that no scheduler has started passes all gates.
 """
@@ -21,7 +21,8 @@ __all__ = ["Abandoned", "Atom", "Kind", "Time", "Touched", "Worker", "WorkerCloc
 
 Kind = Literal["read", "write", "begin", "inner", "commit", "wake"]
 """What a released thread does: a statement that changes and locks nothing; one that may; SQLite's BEGIN IMMEDIATE; a
-statement that nobody else can see, or whose answer nobody can change; a COMMIT; nothing, its time to sleep is over."""
+statement that nobody else can see, or whose answer nobody can change; a COMMIT; nothing, its time to sleep is over.
+"""
 
 _here: ContextVar[Worker | None] = ContextVar("_here", default=None)
 """Whose statements these are: also in a thread that the worker's operation has started."""

@@ -1,4 +1,4 @@
-"""What is attached, owned, granted and assigned in the tree of :mod:`~tests.statements.operations`, and who uses it.
+"""The relations, owners, grants and roles in the tree of :mod:`~tests.statements.operations`, and its users.
 
 The tree has besides::
 

@@ -1,4 +1,4 @@
-"""Who makes whom retry: the table in docs/conflict-matrix.md."""
+"""Which operation makes which other one retry: the table in docs/conflict-matrix.md."""
 
 from __future__ import annotations
 

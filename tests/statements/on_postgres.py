@@ -1,7 +1,7 @@
 """A PostgreSQL whose clients stop before each statement, and before each COMMIT.
 
 The library sends one message; here its statements are sent one by one, in one transaction. A statement that is a
-transaction by itself gets a BEGIN and a COMMIT. What they lock and see is the same.
+transaction by itself gets a BEGIN and a COMMIT. It locks and sees the same as alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A SQLite whose clients stop before each statement, BEGIN IMMEDIATE and COMMIT.
 
-Who would write while somebody else does is not released: SQLite would refuse it, and it would be tried again.
+A client that would write while another client writes is not released: SQLite would refuse the write, and the client
+would try it again.
 """
 
 from __future__ import annotations

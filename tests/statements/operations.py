@@ -1,4 +1,4 @@
-"""What the processes do: every kind of call, on containers, leaves and owned rows, by path and with an entity in hand.
+"""The operations: every kind of call, on containers, leaves and owned rows, by path and with a loaded entity.
 
 The tree that each program starts from::
 

@@ -1,4 +1,4 @@
-"""Which operations meet: each pair of them, and some three."""
+"""The programs: each pair of operations, and some triples."""
 
 from __future__ import annotations
 

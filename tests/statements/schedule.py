@@ -1,4 +1,4 @@
-"""One schedule: whose turn it is, again and again, until all processes are done."""
+"""One schedule: release one process after the other, until all processes are done."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ class Database(Protocol):
 
     name: str
     naps: int
-    """So often a process that waits for a while may look again at any moment; after that only when nobody else goes
-    on. (Who tries again at once is not bound.)"""
+    """So often a process that waits for a while may look again at any moment; after that only when nobody else goes on.
+
+    (Who tries again at once is not bound.)
+    """
     time: Time
 
     def backend(self, number: int) -> Backend: ...

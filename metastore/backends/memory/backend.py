@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class _Closed:
-    """Takes the place of the lock when the store is closed: the next call raises StoreClosed."""
+    """The substitute for the lock of a closed store: the next call raises StoreClosed."""
 
     def __enter__(self) -> NoReturn:
         raise StoreClosed
@@ -74,7 +74,7 @@ class MemoryBackend(MemoryReads):
         return self._attempt(applied)
 
     def _attempt(self, change: Callable[[Tables, int], tuple[Result | None, ...]]) -> CommitOutcome:
-        """Let ``change`` work on a copy of the tables, which takes their place if nothing was refused."""
+        """Let ``change`` work on a copy of the tables, which replaces them if ``change`` refuses nothing."""
         with self._lock:
             changed = self._tables.copy()
             try:
@@ -132,7 +132,7 @@ class MemoryBackend(MemoryReads):
             return attempt
 
     def confirm(self, operation_id: UUID) -> list[Step]:
-        """Read: what can be read is all there is."""
+        """Read: in memory, every readable row is final."""
         return self.steps(operation_id)
 
     def cancel(self, operation_id: UUID) -> bool:
@@ -147,7 +147,7 @@ class MemoryBackend(MemoryReads):
 
     @property
     def notices(self) -> None:
-        """Nobody sends notices: those in line look at intervals."""
+        """Return None: this backend sends no notices, so those in line look at intervals."""
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
         return self._work(lambda tables, now: tickets.queue(tables, ids, patience, now))
@@ -323,7 +323,7 @@ class MemoryBackend(MemoryReads):
         return SCHEMA_FORMAT, SCHEMA_FORMAT
 
     def pool_use(self) -> None:
-        """There are no connections."""
+        """Return None: memory has no connections."""
 
     def ping(self) -> None:
         with self._lock:

@@ -1,7 +1,7 @@
 """Apply a commit to tables that are dictionaries: the part of the oracle that writes.
 
 :func:`apply` gets a copy of the tables, which no other caller sees. First it checks guards and reads. Then it makes the
-writes one after the other, and each finds what those before it left: versions, free names, children. It draws ids and
+writes one after the other. Each sees the result of those before it: versions, free names, children. It draws ids and
 positions on the way. At the first precondition that does not hold it raises PreconditionFailed; the caller drops the
 copy.
 """
@@ -42,7 +42,7 @@ __all__ = ["apply", "check_caller", "check_guards", "newest_dropped", "take_clai
 
 
 def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]:
-    """Check what ``commit`` rests on, and write; return the results in the writes' order."""
+    """Check the preconditions of ``commit``, and write; return the results in the writes' order."""
     check_caller(tables, commit.caller, now)
     claimed = take_claim(tables, commit.operation_id, commit.claim)
     _check_leases(tables, commit)
@@ -82,7 +82,7 @@ def check_caller(tables: Tables, caller: Caller | None, now: int) -> None:
 
 
 def take_claim(tables: Tables, operation_id: UUID, claim: int) -> Step | None:
-    """Remove the row that was claimed, and return it; without a claim there must be none."""
+    """Remove the claimed row, and return it; without a claim, the operation must have no row."""
     row = tables.row_of(operation_id)
     if claim == 0:
         if row is not None:
@@ -95,7 +95,7 @@ def take_claim(tables: Tables, operation_id: UUID, claim: int) -> Step | None:
 
 
 def check_guards(tables: Tables, guards: Sequence[Guard], operation_id: UUID | None) -> None:
-    """Refuse what does not hold: a scope version, or another operation's mark."""
+    """Refuse a guard that does not hold: its scope version differs, or it carries another operation's mark."""
     for guard in guards:
         stand = tables.stands.get(guard.id)
         if stand is None or stand.scope_version != guard.scope_version:
@@ -105,7 +105,7 @@ def check_guards(tables: Tables, guards: Sequence[Guard], operation_id: UUID | N
 
 
 def _check_leases(tables: Tables, commit: Commit) -> None:
-    """Refuse a token that the lease has no longer; note what was staged as published."""
+    """Refuse a token that the lease no longer has; note the staged values as published."""
     for lease in commit.leases:
         row = tables.leases.get(lease.name)
         if row is None or (row.token, row.incarnation) != (lease.token, lease.incarnation):
@@ -118,7 +118,7 @@ def _check_leases(tables: Tables, commit: Commit) -> None:
 
 
 def newest_dropped(tables: Tables, parent_id: int, kind: str, family: str, key: str) -> Stand | None:
-    """Return what was dropped last under this name."""
+    """Return the entity that was dropped last under this name."""
     wanted = (kind, family, key, DROPPED)
     dropped = [s for s in tables.children(parent_id) if (s.kind, s.family, s.key, s.state) == wanted]
     return max(dropped, key=lambda s: (s.dropped_at or 0, s.id), default=None)
@@ -182,7 +182,7 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
 
 
 def _stood(write: Write, stand: Stand | None, row_id: int) -> dict[str, Any]:
-    """Return how a row was after a write, for reads of the past. A relation is below the end that it goes from."""
+    """Return the row after a write, for reads of the past. A relation is below the end that it goes from."""
     if isinstance(write, Relate):
         place = {"parent_id": write.from_id, "name": str(row_id)}
         if write.removes:
@@ -200,7 +200,7 @@ def _stood(write: Write, stand: Stand | None, row_id: int) -> dict[str, Any]:
 
 
 class _Applying:
-    """Performs the writes of one commit, whose guards and reads hold."""
+    """The writes of one commit whose guards and reads hold."""
 
     def __init__(self, tables: Tables, commit: Commit, now: int) -> None:
         self._tables = tables
@@ -230,7 +230,7 @@ class _Applying:
         return self._log(write, new, 1, write.doc, self._tables.stands[new])
 
     def _by_name(self, write: Update, named: Named) -> Result:
-        """Perform an update of what has a name now."""
+        """Perform an update of the entity that has a name now."""
         found: Record | None = None
         stand = self._tables.live_child(named.parent_id, named.family, named.key)
         if stand is not None:
@@ -299,7 +299,7 @@ class _Applying:
         return written and self._log(write, *written, write.doc, write.from_id, write.to_id)
 
     def _owned(self, write: Put | Delete) -> OwnedRecord | None:
-        """Return the row to write, which must have the version that is expected; 0 is none."""
+        """Return the row to write, which must have the expected version; 0: no such row may exist."""
         old = self._tables.owned.get((write.owner_id, write.kind, write.name))
         if (0 if old is None else old.version) != write.version:
             raise PreconditionFailed("self" if write.version else "name", old and old.id, old and old.version)
@@ -308,7 +308,7 @@ class _Applying:
         return old
 
     def _note(self) -> str | None:
-        """Return what the next row keeps of the commit: the first all, each other one the leases and the reason."""
+        """Return the note of the next row: the first row keeps all of it, each other row the leases and the reason."""
         return (note_of if self._ordinal == 0 else note_below)(self._commit)
 
     def _audit(self) -> tuple[str | None, int]:
@@ -317,7 +317,7 @@ class _Applying:
     def _log(
         self, write: Write, row_id: int, version: int, doc: str, where: Stand | int, other_id: int | None = None
     ) -> Result:
-        """Note a write; ``where`` an entity stands, or the id of a row's owner."""
+        """Note a write; ``where``: the entity's place, or the id of a row's owner."""
         event, commit = write.event, self._commit
         stand, owner_id = (where, None) if isinstance(where, Stand) else (None, where)
         place = _stood(write, stand, row_id)

@@ -1,4 +1,4 @@
-"""How the memory model finds entities: it looks at all of them."""
+"""The search of the memory model: it looks at all entities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["find", "sizes"]
 
 
 def find(tables: Tables, search: Search, known_of: Callable[[int], Known | None]) -> Matches:
-    """Return one page of what is looked for."""
+    """Return one page of the matches."""
     page = [pair for pair in _scanned(tables, search) if pair[0] > search.after][: search.limit]
     fit = [(at, record) for at, stand in page if (record := _fitting(stand, search, known_of)) is not None]
     last = page[-1][0] if len(page) == search.limit else None

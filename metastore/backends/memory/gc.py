@@ -1,4 +1,4 @@
-"""Find the steps of history that nothing needs any more, in the memory model."""
+"""Find the steps of history that are no longer needed, in the memory model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEVER = 1 << 62
 
 
 def needless(tables: Tables, step: Step, limits: HistoryLimits) -> bool:
-    """Whether a step may go: it is old, has ``keep`` newer versions or its row is gone, and the past needs it not."""
+    """Whether gc may delete a step: it is old, has ``keep`` newer versions or no row, and the past does not need it."""
     history = [s for s in tables.steps if s.entity_id == step.entity_id and s.seq is not None]
     older = [s for s in history if (s.version or 0) < (step.version or 0)]
     if step.time >= limits.before or (step.seq or 0) > limits.unread or any(s.time >= limits.before for s in older):
@@ -26,14 +26,14 @@ def needless(tables: Tables, step: Step, limits: HistoryLimits) -> bool:
     if current is not None and (step.version or 0) > current - limits.keep:
         return False
     gone_at = next_seen(tables, step)
-    # the last step of a row that is gone stays until its older steps are gone: otherwise one of them would look like
-    # the newest
+    # the last step of a deleted row stays until its older steps are deleted: otherwise one of them would look like the
+    # newest
     first = min(map(until, [*older, step])) if _is_last(tables, step) and step.state != LIVE else until(step)
     return gone_at <= limits.horizon and not any(first <= pin.seq < gone_at for pin in tables.pins.values())
 
 
 def next_seen(tables: Tables, step: Step) -> int:
-    """Return the position from which on a step is not what the past shows; 0: it is of no entity."""
+    """Return the position from which the past no longer shows a step; 0: the step is not of an entity."""
     if step.state is None:
         return 0
     later = [s for s in tables.steps if s.entity_id == step.entity_id and (s.version or 0) > (step.version or 0)]
@@ -49,7 +49,7 @@ def next_seen(tables: Tables, step: Step) -> int:
 
 
 def _gone_at(tables: Tables, entity_id: int) -> int:
-    """Return the position from which the past does not show an entity; 0: it has no steps, because it went long ago."""
+    """Return the position from which the past does not show an entity; 0: it was deleted long ago, and has no steps."""
     above = [s for s in tables.steps if s.entity_id == entity_id and s.seq is not None]
     return next_seen(tables, max(above, key=lambda s: s.version or 0)) if above else 0
 
@@ -59,7 +59,7 @@ def _is_last(tables: Tables, step: Step) -> bool:
 
 
 def _current(tables: Tables, row_id: int) -> int | None:
-    """Return the version of what exists under an id."""
+    """Return the version of the row that exists under an id."""
     if row_id in tables.bodies:
         return tables.bodies[row_id].version
     owned = (row.version for row in tables.owned.values() if row.id == row_id)
@@ -68,7 +68,7 @@ def _current(tables: Tables, row_id: int) -> int | None:
 
 
 def with_names(kept: Sequence[Step], doomed: Sequence[Step]) -> list[Step]:
-    """Return the steps that stay; if the step that took a name goes, the entity's next step gets the name."""
+    """Return the steps that stay; if the step that took a name is deleted, the entity's next step gets the name."""
     took: dict[tuple[int | None, int], Step] = {}
     for gone in doomed:
         if gone.key is not None and gone.owner_id is None:

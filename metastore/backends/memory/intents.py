@@ -21,7 +21,7 @@ __all__ = ["carry", "help_intents", "set_mark", "write_down"]
 
 
 def _above(tables: Tables, entity_id: int | None) -> Iterator[tuple[int, int]]:
-    """Yield the id and the scope version of an entity, and of all above it."""
+    """Yield the id and the scope version of an entity, and of all its ancestors."""
     while entity_id is not None and (stands := tables.stands.get(entity_id)) is not None:
         yield stands.id, stands.scope_version
         entity_id = stands.parent_id

@@ -1,4 +1,4 @@
-"""Leases in the memory model: what :mod:`metastore.port.leases` says, over dictionaries."""
+"""Leases in the memory model: :mod:`metastore.port.leases` over dictionaries."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ class MemoryLeases:
 
 
 class _Looker:
-    """Looks again and again."""
+    """A waiter that looks again and again: memory cannot wake it."""
 
     def __init__(self, leases: MemoryLeases, clock: Clock, ticket: int, names: Sequence[str]) -> None:
         self._leases, self._clock, self._ticket, self._names = leases, clock, ticket, names
@@ -257,7 +257,7 @@ def _sent_before(tables: Tables, operation_id: UUID) -> int:
 
 
 def _gone(tables: Tables, staged: Staged) -> bool:
-    """Whether no lease has the token any more that something was staged under."""
+    """Whether no lease has the token any more under which a value was staged."""
     row = tables.leases.get(staged.lease)
     return row is None or (row.id, row.token) != (staged.lease_id, staged.token)
 

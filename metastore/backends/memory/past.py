@@ -1,4 +1,4 @@
-"""The past in the memory model: the feed's steps, replayed up to a position at each question."""
+"""The past in the memory model: each read replays the feed's steps up to its position."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MemoryPast", "MemoryReaders", "until"]
 
 
 def until(step: Step) -> int:
-    """Return the position from which on a step is seen."""
+    """Return the position from which a step is visible."""
     return step.through or step.seq or 0
 
 

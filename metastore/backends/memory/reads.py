@@ -33,7 +33,7 @@ class MemoryReads:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # one call at a time stands for the transactions of a real database
+        # one call at a time replaces the transactions of a real database
         self._lock: AbstractContextManager[Any] = threading.RLock()
         above_all = -1
         root = Stand(ROOT_ID, above_all, "root", "root", "", "", False, LIVE, True, ROOT.scope_version, None)
@@ -262,18 +262,18 @@ class MemoryReads:
             return next((s.operation_id for s in self._tables.steps if s.seq == seq), None), False
 
     def _shown(self, step: Step) -> Step:
-        """Return ``step`` with who created the entity or owned row, and when, if it still exists."""
+        """Return ``step`` with the creator and the creation time of its entity or owned row, if that still exists."""
         row = self._row(step.entity_id)
         return step if row is None else step._replace(created_by=row.created_by, created_at=row.created_at)
 
     def _row(self, row_id: int | None) -> Body | OwnedRecord | None:
-        """Return what exists under an id."""
+        """Return the row that exists under an id."""
         if row_id in self._tables.bodies:
             return self._tables.bodies[row_id]
         return next((r for r in self._tables.owned.values() if r.id == row_id), None)
 
     def _version_of(self, row_id: int | None) -> int | None:
-        """Return the version of what exists under an id; None: it is gone."""
+        """Return the version of the row that exists under an id; None: it is gone."""
         row = self._row(row_id) or next((r for r in self._tables.relations.values() if r.id == row_id), None)
         return None if row is None else row.version
 

@@ -59,7 +59,7 @@ def write(tables: Tables, relate: Relate, by: str | None, now: int, *, skip: boo
 
 
 def check(tables: Tables, read: Relations) -> None:
-    """Raise if the relations at an entity are others than a transaction saw."""
+    """Raise PreconditionFailed if the relations at an entity differ from those that a transaction saw."""
     there = {
         (row.id, row.version)
         for row in tables.relations.values()

@@ -1,4 +1,4 @@
-"""Restore into the memory model: into new tables, which at the end take the place of the empty ones."""
+"""Restore into the memory model: into new tables, which replace the empty ones at the end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from metastore.port.restore import COLUMNS, Ending, Row, Rows, raise_not_empty, 
 __all__ = ["MemoryRestorer", "require_empty"]
 
 Take = Callable[[Tables, int, str], None]
-"""Makes tables those of the database, with what gc has collected, and the epoch; or raises, if it is not empty."""
+"""A function that gives the database these tables, gc's last position, and the epoch; raises if it is not empty."""
 
 
 def require_empty(tables: Tables) -> None:
-    """Raise InvalidArgument for tables that hold something."""
+    """Raise InvalidArgument for tables that are not empty."""
     if len(tables.stands) > 1 or tables.bodies or tables.owned or tables.steps:
         raise_not_empty()
 
@@ -58,7 +58,7 @@ class MemoryRestorer:
         self._take(self._tables, ending.collected_seq, ending.epoch)
 
     def _completed(self, step: Step) -> Step:
-        """Return the newest step of a row with where the row stands: the past begins with the restore."""
+        """Return the newest step of a row with the row's place: the past begins with the restore."""
         stand, body = self._tables.stands.get(step.entity_id or -1), self._tables.bodies.get(step.entity_id or -1)
         if stand is not None and body is not None and body.version == step.version:
             place = step._replace(parent_id=stand.parent_id, name=stand.name, fold=stand.fold, state=stand.state)

@@ -27,7 +27,7 @@ T = TypeVar("T")
 OwnedKey = tuple[int, str, str]
 
 TAKEN = (LIVE, DROPPING)
-"""The states of what has its name, and fills its parent."""
+"""The states of entities that hold their name, and make their parent not empty."""
 
 
 class Stand(NamedTuple):
@@ -50,7 +50,7 @@ class Stand(NamedTuple):
     quiet_until: int | None = None
 
     def others_turn(self, now: int) -> bool:
-        """Whether it is the others' turn. One that would last longer dates from before the clock was set back."""
+        """Whether others have their turn. A turn that would last too long dates from before the clock was set back."""
         return self.mark is None and now < (self.quiet_until or 0) <= now + LONGEST_QUIET
 
     def lapsed(self, now: int) -> bool:
@@ -58,14 +58,14 @@ class Stand(NamedTuple):
         return (self.marked_until or 0) < now or (self.marked_at or 0) > now + MOST_AHEAD
 
     def unmarked(self, now: int) -> Stand:
-        """Return the guard without its mark, and with the others' turn after it."""
+        """Return the guard without its mark, with the others' turn that follows the mark."""
         held = min(now, self.marked_until or now) - (self.marked_at or now)
         quiet = now + min(max(QUIET, held), LONGEST_QUIET)
         return self._replace(mark=None, marked_at=None, marked_until=None, quiet_until=quiet)
 
 
 class Ticket(NamedTuple):
-    """A place in an entity's line; ``since`` when it counts."""
+    """A place in an entity's line; it counts from ``since`` on."""
 
     time: int
     patience: int
@@ -85,7 +85,7 @@ class Body(NamedTuple):
 
 @dataclass(frozen=True)
 class Tables:
-    """Everything that is stored. Rows are never changed, only replaced."""
+    """All tables. Rows are never changed, only replaced."""
 
     stands: dict[int, Stand]
     bodies: dict[int, Body] = field(default_factory=dict)
@@ -93,15 +93,15 @@ class Tables:
     """By owner, kind and name."""
     relations: dict[RelationKey, RelationRecord] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
-    """In the order of their positions; those without one anywhere between."""
+    """In the order of their positions; rows without a position may be anywhere."""
     leases: dict[str, LeaseRow] = field(default_factory=dict)
     waiters: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
-    """By lease and ticket: the owner, and until when the waiter counts as alive."""
+    """By lease and ticket: the owner, and the time until which the waiter counts as alive."""
     staged: dict[UUID, Staged] = field(default_factory=dict)
     pins: dict[str, PinRow] = field(default_factory=dict)
     consumers: dict[str, ConsumerRow] = field(default_factory=dict)
     tickets: dict[tuple[int, int], Ticket] = field(default_factory=dict)
-    """By entity and number. The number 0 is not a ticket: until ``since`` it is the others' turn there."""
+    """By entity and number. The number 0 is not a ticket: until ``since``, others have their turn there."""
     secret_keys: dict[int, KeyRow] = field(default_factory=dict)
     drawn: dict[str, int] = field(
         default_factory=lambda: {"id": 0, "seq": 0, "forgotten": 0, "past_from": 0, "ticket": 0, "restored": 0}
@@ -146,7 +146,7 @@ class Tables:
         self.steps.append(new)
 
     def children(self, parent_id: int) -> Iterator[Stand]:
-        """Yield the children of ``parent_id`` in whatever state."""
+        """Yield the children of ``parent_id`` in any state."""
         return (s for s in self.stands.values() if s.parent_id == parent_id)
 
     def live_child(self, parent_id: int, family: str, key: str) -> Stand | None:
@@ -238,6 +238,6 @@ class MemorySnapshot:
 
 
 class Work(Protocol):
-    """Lets a function work on the tables at a time, and no other one meanwhile."""
+    """A function that lets a change work on the tables while no other change does."""
 
     def __call__(self, work: Callable[[Tables, int], T], /) -> T: ...

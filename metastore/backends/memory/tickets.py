@@ -64,7 +64,10 @@ def forget(tables: Tables, now: int) -> None:
 
 
 def check_tickets(tables: Tables, commit: Commit, now: int) -> None:
-    """Refuse what another transaction waits for in line. An operation with a mark has the scope for itself."""
+    """Refuse to write an entity that another transaction queues for.
+
+    An operation with a mark has the scope for itself.
+    """
     if commit.held is not None:
         return
     for write in commit.writes:

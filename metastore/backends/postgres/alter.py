@@ -1,4 +1,4 @@
-"""Write one entity's next document: the statement, its parameters, and what its row means."""
+"""Write one entity's next document: the statement, its parameters, and the meaning of its row."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Altered(NamedTuple):
 
 
 def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
-    """Return what the statement's row means."""
+    """Return the outcome that the statement's row means."""
     altered = Altered(*row)
     if altered.version is not None:
         return Committed((Result(write.id, altered.version, altered.modified_at),))
@@ -115,5 +115,5 @@ def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
         return Conflicted("ancestor")
     if altered.queued:
         return Conflicted("ticket", write.id)
-    # `found` is from the snapshot before the wait: it may be as expected although the row has another version by now
+    # `found` comes from the snapshot before the wait: it may be as expected although the row has another version by now
     return Conflicted("self" if altered.found != write.version else "pending", write.id, altered.found)

@@ -32,22 +32,22 @@ __all__ = ["Announcing", "Pass", "Unannounced"]
 T = TypeVar("T")
 
 _POLLS: Final = (0.0005, 0.005, 0.05)
-"""How long a writer waits before it looks at the members again: at first, soon, and when it takes long (seconds)."""
+"""How long a writer waits between looks at the members: at first, a little later, and in a long wait (seconds)."""
 _LONG: Final = 1.0
 _WATCHES: Final = 0.2
 """How often a process that writes looks at the members, so that it gives up silent ones in time (seconds)."""
 _STOPS: Final = 60.0
-"""How long after its last write it goes on to do that (seconds)."""
+"""How long after its last write it continues to look (seconds)."""
 _KEPT: Final = 1000
 """How many announcements of attempts that lost are kept at most."""
 
 
 class Unannounced(Exception):
-    """The commit was refused: members joined since, or have not acknowledged all that it changes."""
+    """The commit was refused: members joined since, or have not acknowledged all its changes."""
 
 
 class Pass(NamedTuple):
-    """Why a commit may be sent: one of the two, or none where it changes nothing that is cached."""
+    """The permission to send a commit: one of the two, or neither if the commit changes no cached entity."""
 
     generation: int | None = None
     announcement: int | None = None
@@ -55,9 +55,10 @@ class Pass(NamedTuple):
     """Announcements of earlier attempts that no commit will use."""
 
     def around(self, statements: list[Statement], again: UUID | None) -> list[Statement]:
-        """Return the statements of a commit with what it must say.
+        """Return the statements of a commit together with those that carry its pass.
 
-        ``again``: the operation that uses its announcement again if it loses. None: the announcement goes in any case.
+        ``again``: the operation that uses its announcement again if it loses. None: the announcement is removed in any
+        case.
         """
         for statement in statements:
             statement.parameters["generation"] = self.generation
@@ -75,12 +76,12 @@ class _Unacknowledged(Exception):
     """The deadline passed before all members had acknowledged an announcement."""
 
     def __init__(self, behind: Sequence[Judged]) -> None:
-        """``behind``: the members that had not, when the writer looked last."""
+        """``behind``: the members that had not acknowledged when the writer last looked."""
         super().__init__()
         self._behind = behind
 
     def told(self, refused: int) -> str:
-        """Return what happened; ``refused``: how often the commit was refused before, and announced again."""
+        """Return the error's message; ``refused``: how often the commit was refused before, and announced again."""
         who = ", ".join([str(member.id) for member in self._behind])
         why = (
             f"a process that caches (member {who}) did not acknowledge the change before the deadline, and its lease "
@@ -98,7 +99,7 @@ class _Unacknowledged(Exception):
 
 
 class _Kept(NamedTuple):
-    """An announcement that a commit which lost has left."""
+    """An announcement that a lost commit left behind."""
 
     id: int
     covered: Covered
@@ -106,14 +107,14 @@ class _Kept(NamedTuple):
 
 
 class Announcing:
-    """What one process knows of the members, and its announcements. Any number of threads may use it."""
+    """One process's knowledge of the members, and its announcements. Any number of threads may use it."""
 
     def __init__(self, ask: Asks, timeout: float, clock: Clock = SYSTEM) -> None:
         self._ask, self._timeout, self._clock = ask, timeout, clock
         self.alone: Pass | None = None
-        """The pass of each commit while this process sees no members; None: it has not looked, or there are some."""
+        """The pass of each commit while this process sees no members; None: it has not looked, or members exist."""
         self._some = False
-        """There were members when this process looked last."""
+        """Whether members existed when this process last looked."""
         self._lock = threading.Lock()  # the callers' threads and the watching thread change these values
         self._kept: OrderedDict[UUID, _Kept] = OrderedDict()
         self.silence = Silence(clock)
@@ -125,7 +126,7 @@ class Announcing:
         _ALL.add(self)
 
     def fork(self) -> None:
-        """Begin again in a forked child: a thread of the parent may hold the locks, and watches for the parent only."""
+        """Begin again in a forked child: the parent's threads may hold the locks, and one of them watches."""
         self._lock, self._watcher, self._stop = threading.Lock(), None, threading.Event()
         self.silence.fork()
         self._kept, self._gone = OrderedDict(), []  # these belong to the parent's operations
@@ -135,7 +136,7 @@ class Announcing:
     def send(
         self, send: Callable[[Pass], T], what: Callable[[], Covered], operations: Callable[[], Sequence[UUID]]
     ) -> T:
-        """Send a commit with what it must say; announce it first if there are members. Raises DeadlineExceeded."""
+        """Send a commit with its pass; announce it first if there are members. Raises DeadlineExceeded."""
         if self.alone is not None:
             try:
                 return send(self.alone)
@@ -202,7 +203,7 @@ class Announcing:
         return _Kept(announcement, changes, self._clock.monotonic())
 
     def _wait(self, xid: int) -> None:
-        """Wait until all members have acknowledged, or are given up. Raises _Unacknowledged at the deadline."""
+        """Wait until each member has acknowledged or is given up. Raises _Unacknowledged at the deadline."""
         clock = self._clock
         began, ends = clock.monotonic(), clock.monotonic() + remaining(clock, self._timeout)
         pause = _POLLS[0]
@@ -226,7 +227,7 @@ class Announcing:
     # --- announcements of attempts that lost
 
     def _taken(self, operations: Sequence[UUID]) -> tuple[_Kept | None, tuple[int, ...]]:
-        """Take what earlier attempts of these operations announced: the newest one, and the numbers of all."""
+        """Take the announcements of earlier attempts of these operations: the newest one, and the numbers of all."""
         with self._lock:
             kept = [self._kept.pop(one) for one in operations if one in self._kept]
         return (kept[-1] if kept else None), tuple([one.id for one in kept])
@@ -246,7 +247,7 @@ class Announcing:
         self._clear_away_if_closed()
 
     def _clear_away_if_closed(self) -> None:
-        """Withdraw what a call left that was under way when the store was closed: no thread watches any more."""
+        """Withdraw the announcements of a call that was running when the store was closed: no thread watches now."""
         if self._stop.is_set():
             with cleaning(self._clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._clear_away(keeps=False)
@@ -264,7 +265,10 @@ class Announcing:
     # --- watching
 
     def _watch(self) -> None:
-        """Let a thread look at the members for a while. Without one, a write learns of their silence by itself."""
+        """Let a thread look at the members for a while.
+
+        Without such a thread, each write learns of their silence itself.
+        """
         self._wrote = self._clock.monotonic()
         with self._lock:
             if self._watcher is not None and self._watcher.is_alive():
@@ -285,13 +289,13 @@ class Announcing:
                     return
 
     def close(self) -> None:
-        """Let the thread that looks at the members end, and withdraw what is left."""
+        """End the thread that looks at the members, and withdraw the remaining announcements."""
         self._stop.set()
         with suppress(MetastoreError):
             self._clear_away(keeps=False)
 
     def _clear_away(self, *, keeps: bool = True) -> None:
-        """Withdraw what attempts left that were not repeated; ``keeps``: those of a moment ago may be."""
+        """Withdraw announcements of attempts that were not repeated; ``keeps``: not the recent ones."""
         before = self._clock.monotonic() - _LONG if keeps else math.inf
         with self._lock:
             gone = [(operation, kept.id) for operation, kept in self._kept.items() if kept.at < before]

@@ -2,8 +2,8 @@
 
 A commit with one insert (create.py; create_owned.py with its owner), one new document (alter.py) or one entity that is
 moved, dropped or the like (exclusive.py) is one statement. Any other commit (general_commit.py) is one message, hence
-one round trip and one transaction. Each of these files has a statement's SQL, its parameters, and what its rows mean.
-This file chooses among them; ``sending.py`` sends them.
+one round trip and one transaction. Each of these files has a statement's SQL, its parameters, and the meaning of its
+rows. This file chooses among them; ``sending.py`` sends them.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class PostgresBackend(PostgresUpkeep):
         return self._sender.one(statements, lambda row: carry.outcome(commit, write, row), run=commit.run, told=told)
 
     def _general(self, commit: Commit, may: Pass) -> CommitOutcome:
-        # a commit that skips what exists may write nothing, and is complete all the same
+        # a commit that skips existing names may write nothing, and is complete all the same
         again = None if commit.skip_existing else commit.operation_id
         return self._sender.several(
             may.around([*preludes(commit), *general_commit.statements(commit)], again),
@@ -194,7 +194,7 @@ class PostgresBackend(PostgresUpkeep):
         return turn
 
     def _confirm_helper(self, own: Step | None, confirms: bool) -> None:
-        """Confirm a commit that another process made, before its effect is taken for this one's result."""
+        """Confirm another process's commit before its effect counts as this operation's result."""
         if confirms and own is not None and own.action != PENDING:
             found = self.confirm(own.operation_id)
             if not found or (found[0].action, found[0].version) != (own.action, own.version):
@@ -207,7 +207,7 @@ class PostgresBackend(PostgresUpkeep):
         return tickets.line(self._quick(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        told = told_by_leaving(ids, ticket) if gap == 0 else None  # in the others' turn nobody in line is next
+        told = told_by_leaving(ids, ticket) if gap == 0 else None  # during the others' turn, no ticket is next
         return bool(self._quick(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap), told))
 
     def help(self, help: Help) -> CommitOutcome:
@@ -302,7 +302,7 @@ class PostgresBackend(PostgresUpkeep):
         return known if known is not None and known.run == self.pool.run else self.identify()
 
     def identify(self) -> Origin:
-        """The feed's epoch and the database's number in its cluster: a copy made as a template has the same epoch."""
+        """Return the feed's epoch and the database's number in its cluster; a copy by TEMPLATE has the same epoch."""
         ((database,),) = self._rows(_DATABASE, {})
         known, run = self._identity, self.pool.run
         if known is None or (known.database, known.run) != (database, run):
@@ -310,7 +310,7 @@ class PostgresBackend(PostgresUpkeep):
         return known
 
     def format(self) -> tuple[int, int] | None:
-        """Return the formats; note where a copied database is now, if the role may: its feed gets its own epoch."""
+        """Return the formats; note the new place of a copied database, if the role may: its feed gets its own epoch."""
         try:
             rows = self._rows(INFO, {})
         except MigrationNeeded:
@@ -331,14 +331,14 @@ class PostgresBackend(PostgresUpkeep):
         return written_format, compatible
 
     def _cluster(self) -> str | None:
-        """Return the cluster's number; None where the server does not tell it to this role."""
+        """Return the cluster's number; None if the server does not tell this role."""
         try:
             return str(self._rows(CLUSTER, {})[0][0])
         except BackendRefused:
             return None
 
     def _check_usage(self) -> None:
-        """Raise BackendRefused where the tables are in a schema that this role may not use."""
+        """Raise BackendRefused if the tables are in a schema that this role may not use."""
         for schema, role in self._rows(HIDDEN, {}):
             raise BackendRefused(
                 f"the role {role} may not use the schema {schema}, where the tables are; "
@@ -361,7 +361,7 @@ class PostgresBackend(PostgresUpkeep):
 
 
 def _covered(commit: Commit) -> Covered:
-    """Return what a commit changes, with the intents that it resolves on top."""
+    """Return the entities that a commit changes, including those of the intents that it resolves."""
     covers = covered(commit.writes)
     for help_ in commit.carries:
         covers = covers.and_(covered_by_help(help_))
@@ -374,7 +374,7 @@ def _covered_by(batch: Batch) -> Covered:
 
 
 def _is_rare(commit: Commit) -> bool:
-    """Whether a commit has what only the general form of the statement knows."""
+    """Whether a commit has a part that only the general statement supports."""
     if commit.reads or commit.claim or commit.held is not None or commit.skip_existing or commit.overlook:
         return True
     for guard in commit.guards:  # a loop, because a generator expression is slower, and each commit runs this

@@ -1,4 +1,4 @@
-"""Rename or drop what has a name below parents that are remembered: the statements, and what their row means.
+"""Rename or drop the child with a name below remembered parents: the statements, and the meaning of their row.
 
 A commit that knows the entity's id has read it first. This one finds the entity under the locks of the parents' guards,
 so that the read is saved. Other cases are left to a commit that reads: a parent that was made after its child, and a
@@ -25,12 +25,13 @@ __all__ = ["EMPTY", "MOVE_NAMED", "MovedByName", "outcome", "statements"]
 _LONGEST: Final = 64 << 10
 """How many bytes the document in the answer has at most: see together/alter.py."""
 
-# the condition on the state is that of the unique index
+# the same condition on the state as in the unique index
 _NAMED: Final = """g.parent_id = %(below)s::bigint AND g.family = %(family)s::text AND g.key = %(named)s::text
     AND (g.state = 0 OR g.state = 3)"""
 
 MOVE_NAMED: Final = without_comments(f"""WITH {GUARDED},
--- The entity that has the name in this snapshot. It is looked up by the whole name, whatever plan the server keeps.
+-- The entity that has the name in this snapshot. It is looked up by the whole name, in every plan that the server may
+-- keep.
 there AS MATERIALIZED (SELECT g.id FROM (SELECT 1) AS one CROSS JOIN {each("guard", "g", _NAMED)}),
 -- Its guard, exclusively: waits for the sharers in flight, and makes new ones wait. After a wait the conditions are
 -- evaluated again on the newest row: what was renamed, moved or dropped meanwhile does not fit any more, and what has
@@ -41,7 +42,7 @@ own AS MATERIALIZED (
     AND g.state = 0 AND g.kind = %(kind)s::text AND g.id > ALL(%(guard_ids)s::bigint[])
     AND g.mark IS NULL AND {THEIR_TURN} IS NOT TRUE
   FOR UPDATE),
--- The entity's row: an alter in flight meets it here. Any version is as good as another, unless one is expected.
+-- The entity's row: an alter in flight meets it here. Any version will do, unless one is expected.
 altered AS (
   UPDATE entity SET version = version + 1, modified_by = %(principal)s::text, modified_at = {NOW}
   WHERE id = (SELECT id FROM own) AND (SELECT count(*) FROM own) = 1 AND {DURABLE}
@@ -63,7 +64,7 @@ EMPTY: Final = without_comments("""SELECT 1 / (CASE WHEN (SELECT g.id FROM guard
       AND (g.state = 0 OR g.state = 3)
     ORDER BY g.family, g.key LIMIT 1) IS NULL
   THEN 1 ELSE 0 END)""")
-"""Fails (NOT_EMPTY) if what the operation has dropped has children."""
+"""Fails (NOT_EMPTY) if the entity that the operation has dropped has children."""
 
 
 def statements(commit: Commit, write: Update) -> list[Statement]:
@@ -90,19 +91,22 @@ class MovedByName(NamedTuple):
     in_use: bool
     fold: bool
     doc: str
-    """None of a drop, whose answer needs no document."""
+    """None for a drop, whose answer needs no document."""
     created_by: str | None
     created_at: int
 
     @property
     def found(self) -> Record:
-        """The entity as it was found. Nobody needs to know who modified it before."""
+        """The entity as it was found, without its last modifier, which the caller does not need."""
         node = Node(self.id, self.kind, self.name, self.scope_version, self.in_use, self.fold)
         return Record((node,), (self.version or 0) - 1, self.doc, self.created_by, self.created_at, None, 0)
 
 
 def outcome(_: Commit, write: Update, row: Row) -> CommitOutcome:
-    """Return what the statement's row means. The cause of a conflict is not told: the call reads, and commits again."""
+    """Return the outcome that the statement's row means.
+
+    A conflict has no exact cause: the call reads, and commits again.
+    """
     moved = MovedByName(*row)
     if moved.version is None:
         return Conflicted("self")

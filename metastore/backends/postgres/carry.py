@@ -1,4 +1,4 @@
-"""Write one entity's next document and resolve the intents on it on top: a transaction's commit that has its turn."""
+"""Write one entity's next document, then resolve its intents: the commit of a transaction that has its turn."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HELP_MUST = without_comments(
     RESOLVING.format(free="", first="", after_first="", more="")
     + "SELECT ln(CASE WHEN EXISTS (SELECT FROM go) THEN 1 ELSE 0 END)"
 )
-"""Resolves intents behind the statements of a general commit, whose new version it expects; or fails."""
+"""Resolves intents after the statements of a general commit, whose new version it expects; or fails."""
 
 
 def help_must(commit: Commit, help_: Help) -> Statement:
@@ -62,7 +62,7 @@ def help_must(commit: Commit, help_: Help) -> Statement:
 
 
 def fits(commit: Commit, write: Update) -> bool:
-    """Whether the commit's one write is a new document, and has nothing that the statement does not know."""
+    """Whether the commit's one write is a new document, without parts that the statement does not support."""
     event, plain_ = write.event, write.scope_version is None and write.doc is not None
     rare = commit.leases or commit.evidence or commit.caller is not None or commit.reason is not None
     return plain_ and not rare and event.path_before == event.path_after
@@ -95,7 +95,7 @@ def _guards(commit: Commit, carried: Help) -> tuple[Guard, ...]:
 
 
 def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
-    """Return what the statement's row means."""
+    """Return the outcome that the statement's row means."""
     one = Helped(*row)
     if one.at is not None:
         return Committed((Result(write.id, write.version + 1, one.at),))

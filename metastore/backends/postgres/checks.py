@@ -1,8 +1,8 @@
 """Checks of a general commit that need their own snapshot: emptiness, absence, listings, the newest dropped.
 
 A check is a statement in the commit's transaction, after the locks. Its snapshot is younger than the wait for those
-locks, so that it sees what the transactions committed that it waited for. The exclusive guard on the parent, which the
-port asks for, keeps the answer true until the commit is over. A check that fails raises an error, and with it aborts
+locks, so it sees the commits of the transactions that it waited for. The exclusive guard on the parent, which the port
+asks for, keeps the answer true until the commit is over. A check that fails raises an error, and with it aborts
 everything that is sent in the same message.
 """
 
@@ -18,7 +18,7 @@ from metastore.port.writes import Update
 
 __all__ = ["checks"]
 
-# "Drop if it is empty" in one statement is wrong: it would judge emptiness by the snapshot from before the wait for the
+# "Drop if it is empty" in one statement is wrong: it would check emptiness in the snapshot from before the wait for the
 # guard. A child that was committed meanwhile would become an orphan. The division by zero raises NOT_EMPTY. `leaving`:
 # entities that the same commit drops or moves away do not count.
 _EMPTY = """SELECT 1 / (CASE WHEN EXISTS (SELECT FROM guard g
@@ -37,13 +37,13 @@ _ABSENT_OWNED = fails_if(
     JOIN owned o ON o.owner_id = w.p AND o.kind = w.f AND o.name = w.k)"""
 )
 
-# A transaction that caught NotEmpty, or saw that nothing was left, rests on that answer.
+# A transaction that caught NotEmpty, or saw that no child was left, rests on that answer.
 _CHILDREN = fails_if(
     """%(there)s::boolean <> EXISTS (SELECT FROM guard
     WHERE parent_id = %(parent_id)s::bigint AND (state = 0 OR state = 3) AND id <> ALL(%(besides)s::bigint[]))"""
 )
 
-# Restore by name means the newest of what was dropped. IS DISTINCT FROM: "nothing to restore" is an answer too.
+# Restore by name means the newest dropped entity of that name. IS DISTINCT FROM: "nothing to restore" is an answer too.
 _NEWEST = fails_if(
     f"""%(id)s::bigint IS DISTINCT FROM (SELECT id FROM guard
     WHERE parent_id = %(parent_id)s::bigint AND family = %(family)s::text AND key = %(key)s::text
@@ -65,7 +65,7 @@ _LISTING = {owned: fails_unless_seen(members) for owned, members in _MEMBERS.ite
 
 
 def checks(commit: Commit, updates: list[Update]) -> list[Statement]:
-    """Return the statements that check what ``commit`` rests on; ``updates`` are those among its writes."""
+    """Return the statements that check the preconditions of ``commit``; ``updates`` are those among its writes."""
     return [
         *_empty(updates),
         *_absent(commit, _ABSENT, owned=False),

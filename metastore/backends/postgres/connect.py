@@ -4,7 +4,7 @@ Connections are in autocommit: a statement is its own transaction, and so are th
 pooler (recognised by a backend id that is not the server's) a session keeps nothing: no prepared statements, no
 settings.
 
-Whatever is waited for (a free connection, a new one, an answer) ends with the call (``connection.py``).
+Every wait (for a free connection, a new one, an answer) ends with the call (``connection.py``).
 
 A URL may lead to several servers, or to another one after a fail-over. A store that reads the primary is never given a
 connection to a replica, whose state may be old.
@@ -51,16 +51,20 @@ _DEFAULTS: dict[str, Any] = {
 }
 _CONNECT_TIMEOUT = (2, 10)
 """The shortest time to wait for a connection (libpq takes 2 for 1), and the longest, in seconds, for one address.
-The call's deadline ends it earlier."""
+
+The call's deadline ends it earlier.
+"""
 _COMING_BACK = (None, "57P03", "57P01", "57P02", "53300", "08P01")
-"""SQLSTATEs of a server that is away for a moment: no answer, starting, stopping, or too many connections. The last one
-comes from a pooler which cannot reach its server (pgbouncer: "server login has been failing"), or is full."""
+"""SQLSTATEs of a server that is away for a moment: no answer, starting, stopping, or too many connections.
+
+The last one comes from a pooler which cannot reach its server (pgbouncer: "server login has been failing"), or is full.
+"""
 _KEPT_OWN = 2
-"""How many connections are kept on which a waiter listened; its channel is not used again."""
+"""How many connections are kept on which a waiter listened; the waiter's channel is not used again."""
 _LONGEST = 2**31 - 1
 """The longest time-out of PostgreSQL, in milliseconds."""
 _HAS_TRANSACTION_TIMEOUT = 170000
-"""The first version of PostgreSQL that has it: it counts while the server waits for the client, too."""
+"""The first version of PostgreSQL with transaction_timeout, which also counts while the server waits for the client."""
 _LATER = 1000
 """How much later than a statement its transaction ends, in milliseconds: the end of a transaction ends the session."""
 
@@ -88,11 +92,11 @@ class Pool:
         self._of_parent: list[object] = []
         self._pool, self._own = self._new_pool(), deque[Connection]()
         self.opened = object()
-        """Another one after each connection that was opened, and after each new run of the server."""
+        """A new object after each connection that was opened, and after each new run of the server."""
         self.run: str | None = None
-        """The run of the server that spoke last (:data:`~metastore.backends.postgres.settings.RUN`); None: none yet."""
+        """The last answering server's run (:data:`~metastore.backends.postgres.settings.RUN`); None: no answer yet."""
         self.when_started: Callable[[], None] = _nothing
-        """Is called when a connection leads to a server that was started since, or to another one."""
+        """Called when a connection leads to a server that was restarted since, or to another server."""
 
     def _new_pool(self) -> WaitingPool:
         return WaitingPool(self._connect, self._settle, self.limits, self._timeout)
@@ -160,10 +164,10 @@ class Pool:
         yield from (f"SET tcp_{name} = {_DEFAULTS[name]}" for name in _DEFAULTS if name.startswith("keepalives_"))
 
     def _note_run(self, run: str) -> None:
-        """Let all that is remembered be forgotten if the server was started since, maybe with a backup put back."""
+        """Forget everything that is remembered if the server was restarted since, perhaps from a backup."""
         if run != self.run:
             if self.run is not None:
-                self._pool.forget()  # they are dead, or lead to a server whose place another one has taken
+                self._pool.forget()  # they are dead, or lead to a server that another one has replaced
                 self.when_started()
                 self.opened = object()
             # assigned last: answers that another thread takes from the store's memory until then belong to the run
@@ -171,7 +175,7 @@ class Pool:
             self.run = run
 
     def check_run(self, connection: Connection, run: str | None) -> None:
-        """Raise AnotherRun if the connection leads to a server in another run; None: nothing was read of any run.
+        """Raise AnotherRun if the connection leads to a server in another run; None: the caller has read in no run.
 
         The pool's note may come from another connection, which asked earlier and noted its answer later.
         """
@@ -180,7 +184,10 @@ class Pool:
             raise AnotherRun("the server was started again meanwhile")
 
     def _check_role(self, replica: bool) -> None:
-        """Refuse a replica where the primary is read. The first connection may show that it is: one is enough."""
+        """Refuse a replica in a store that reads the primary.
+
+        The first connection may show that it is one: one is enough.
+        """
         if replica and self._needs_primary:
             refused = BackendUnavailable(
                 f"the server at {self._where} is a replica, whose state may be old; expected the primary; check the "
@@ -222,7 +229,7 @@ class Pool:
             return None
 
     def take_back_own(self, connection: psycopg.Connection[Any], *, usable: bool) -> None:
-        """Keep such a connection for the next waiter: some of them, and none after :meth:`close`."""
+        """Keep such a connection for the next waiter: only a few of them, and none after :meth:`close`."""
         mine = self._pool.pid == process_id()
         if usable and mine and not self._closed and not connection.closed and len(self._own) < _KEPT_OWN:
             self._own.append(cast(Connection, connection))
@@ -230,7 +237,7 @@ class Pool:
             connection.close()
 
     def connection(self) -> Loan[Connection]:
-        """Lend a connection for a ``with`` block; one that broke is thrown away."""
+        """Lend a connection for a ``with`` block; a broken connection is thrown away."""
         # a call that cleans up after the close gets its own connection, which is closed at the end
         if self._closed and not cleans_up():
             raise StoreClosed
@@ -241,7 +248,7 @@ class Pool:
         return Loan(self._pool)
 
     def in_time(self) -> AbstractContextManager[None]:
-        """Let what is asked in the block be over after the store's timeout together, or by an earlier deadline."""
+        """Limit all statements of the block together to the store's timeout, or to an earlier deadline."""
         return until(SYSTEM.monotonic() + self._timeout)
 
     def fetch(
@@ -274,8 +281,8 @@ class Pool:
     ) -> list[Rows]:
         """Run statements as one transaction, in one message; return the rows of each. See :meth:`fetch`.
 
-        ``behind``: is executed after it in the same message, and may fail. Behind a pooler it is not sent.
-        ``prepared``: the statements are worth preparing; others need something ``behind``.
+        ``behind``: a statement that is executed after the transaction in the same message, and may fail. Through a
+        pooler it is not sent. ``prepared``: the statements are worth preparing; others need something ``behind``.
         """
         with (loan := self.connection()) as connection:
             self.check_run(connection, run)
@@ -291,7 +298,7 @@ class Pool:
     def _settle(self, connection: Connection, error: type[BaseException] | None) -> bool:
         """Whether a connection may be lent again: unfinished business must not meet the next borrower.
 
-        After an interrupt none may: a lock or the pipeline mode may be left behind in it, although it seems idle. A
+        After an interrupt it may not: a lock or the pipeline mode may be left behind in it, although it seems idle. A
         connection whose answer made no sense (an error without a SQLSTATE) is closed too: the next borrower would get
         the rest of the answer. Raises if the answers that came must not count: the server may have become another one
         (``connection.py``).
@@ -314,7 +321,7 @@ class Pool:
         self._pool.forget()
 
     def close(self) -> None:
-        """Close the connections that are not lent; no more are."""
+        """Close the connections that are not lent; lend no more."""
         self._closed = True
         while (own := self._kept_own()) is not None:
             own.close()
@@ -322,7 +329,7 @@ class Pool:
 
 
 class AnotherRun(psycopg.OperationalError):
-    """The commit rests on reads from before the server was started. Nothing was sent."""
+    """The commit rests on reads from before the server was restarted. Nothing was sent."""
 
 
 def _nothing() -> None:

@@ -1,7 +1,7 @@
 """A connection to PostgreSQL whose waits end with the call.
 
 A wait ends by the instant that :func:`metastore.deadlines.until` set, else the store's timeout after the wait began.
-Then the server is asked to stop, and has a moment to say what became of the statement; only a server that says nothing
+Then the server is asked to stop, and has a moment to report the statement's outcome; only a server without an answer
 leaves the outcome of a commit unknown. A host's name is looked up without an end.
 
 An answer counts only if nothing that came with it says that it may not be true later (``doubt.py``).
@@ -43,23 +43,25 @@ class NothingSent(OutOfTime):
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection whose waits end."""
+    """A connection whose waits end with the call."""
 
     timeout = math.inf
     """How long a wait may take without a deadline, in seconds."""
     stopped = False
-    """It is not used again: the server was asked to stop a statement, and the order may arrive late, and meet the next
-    one; or an answer is in doubt."""
+    """Whether it must not be used again: the server was asked to stop a statement, and the order may arrive late and
+    stop the next one; or an answer is in doubt.
+    """
 
     simple = False
     """Each statement is a simple query, which the server reads whole before it executes anything: nothing would end a
-    statement whose last bytes got lost."""
+    statement whose last bytes got lost.
+    """
     run: str | None = None
-    """The run of the server to which it leads; behind a pooler, of the server that answered last."""
+    """The run of the server to which it leads; behind a pooler, the run of the server that answered last."""
     told: Callable[[str], None] | None = None
     """Behind a pooler, which hides that the server was started again: called with the run that each answer names."""
     asks = False
-    """The server is a replica, and a pooler may hide that it was promoted: it is asked after each answer."""
+    """The server is a replica, and a pooler may hide its promotion: so it is asked after each answer."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -78,7 +80,7 @@ class Connection(psycopg.Connection[Any]):
         return _ending(super()._connect_gen(*arguments, **options), left, None)
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = _LOOKS[1], *arguments: Any, **options: Any) -> T:
-        """Do what psycopg does, but not past the deadline: ``gen`` sends, and then waits for the answer.
+        """Wait as psycopg does, but not past the deadline: ``gen`` sends, and then waits for the answer.
 
         Raises OutOfTime; NothingSent before ``gen`` begins.
         """
@@ -89,7 +91,7 @@ class Connection(psycopg.Connection[Any]):
         return super().wait(_ending(gen, left, self), min(looks, max(left, _LOOKS[0])), *arguments, **options)
 
     def execute(self, query: Any, *arguments: Any, **options: Any) -> psycopg.Cursor[Any]:
-        """Execute as psycopg does. Behind a pooler, the same message asks in which run the server is."""
+        """Execute as psycopg does. Behind a pooler, the same message asks for the server's run."""
         if self.told is None or not isinstance(query, str) or not query.lstrip().startswith(("SELECT", "WITH")):
             return super().execute(query, *arguments, **options)
         cursor = super().execute(f"SELECT {RUN};\n{query}", *arguments, **options)
@@ -133,16 +135,17 @@ class Connection(psycopg.Connection[Any]):
             raise Promoted("the replica was promoted")
 
     def stop(self) -> None:
-        """Ask the server to stop what it does: it frees its locks, and says what became of the statement."""
+        """Ask the server to stop its statement: it frees its locks, and reports the statement's outcome."""
         self.stopped = True
         if psycopg.capabilities.has_cancel_safe():  # the older cancel function of libpq may wait for ever
             with suppress(psycopg.Error):
                 self.cancel_safe(timeout=_STOPPING[0])
 
     def stop_what_was_left(self) -> None:
-        """Ask the server twice to stop what an interrupt left behind: the first order may overtake the statement.
+        """Ask the server twice to stop a statement that an interrupt left behind: the first order may overtake it.
 
-        A server that is asked before it has read the statement ignores the order, and would go on until its time-out.
+        A server that gets the order before it has read the statement ignores it, and would run the statement until its
+        time-out.
         """
         self.stop()
         SYSTEM.sleep(_OVERTAKEN)  # a sleep, not select(2), which refuses sockets with numbers from 1024 on

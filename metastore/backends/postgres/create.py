@@ -1,4 +1,4 @@
-"""Create one entity: the statement, its parameters, and what its row means."""
+"""Create one entity: the statement, its parameters, and the meaning of its row."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Created(NamedTuple):
 
 
 def outcome(commit: Commit, row: Row) -> CommitOutcome:
-    """Return what the statement's row means."""
+    """Return the outcome that the statement's row means."""
     created = Created(*row)
     if created.id is not None:
         return Committed((Result(created.id, 1, created.created_at),))

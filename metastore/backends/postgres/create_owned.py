@@ -1,7 +1,7 @@
-"""Create one entity together with its owner: the statement, its parameters, and what its row means.
+"""Create one entity together with its owner: the statement, its parameters, and the meaning of its row.
 
-A user's create is this commit: who creates something owns it. It is one statement, as a plain create is (create.py),
-with one row more in each of two tables.
+A user's create is this commit: the user becomes the owner. It is one statement, like a plain create (create.py), with
+one more row in each of two tables.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def statement(commit: Commit) -> Statement:
 
 
 def outcome(commit: Commit, row: Row) -> CommitOutcome:
-    """Return what the statement's row means."""
+    """Return the outcome that the statement's row means."""
     created = CreatedOwned(*row)
     found = create.outcome(commit, row[:4])
     if not isinstance(found, Committed):

@@ -17,8 +17,10 @@ from psycopg.errors import Diagnostic
 __all__ = ["Doubt", "Promoted", "Unconfirmed"]
 
 _WAITS: Final = ("SyncRepWaitForLSN", "syncrep.c")
-"""The function, and the file, of PostgreSQL in which a commit waits for its replica. Texts are translated, and the
-warning has no SQLSTATE that tells it from others."""
+"""The function, and the file, of PostgreSQL in which a commit waits for its replica.
+
+Texts are translated, and the warning has no SQLSTATE that tells it from others.
+"""
 _STANDBY: Final = b"in_hot_standby"
 """A parameter that the server reports when a connection is opened, and when it changes."""
 
@@ -32,7 +34,10 @@ class Promoted(psycopg.OperationalError):
 
 
 class Doubt:
-    """What one connection has heard. It is a handler of notices: it must not refer to the connection itself."""
+    """The notices and parameters of one connection.
+
+    It is a handler of notices: it must not refer to the connection itself.
+    """
 
     def __init__(self, pgconn: Any) -> None:
         self._pgconn = pgconn

@@ -22,7 +22,7 @@ CHECKS: dict[str | None, Cause] = {
     fragments.MARKED: "marked",
     fragments.PENDING: "pending",
     fragments.TICKET: "ticket",
-    fragments.ANOTHER_RUN: "serialization",  # handled as if the commit was not sent
+    fragments.ANOTHER_RUN: "serialization",  # handled like a commit that was not sent
 }
 """The cause of a conflict, by the SQLSTATE that the failed check raised."""
 
@@ -38,9 +38,9 @@ _UNIQUE: dict[str | None, Cause] = {
 
 
 def outcome(error: psycopg.Error) -> Conflicted | Unknown:
-    """Return what an error means that was raised while a commit was sent.
+    """Return the outcome that an error means, which was raised while a commit was sent.
 
-    Raises the caller's error where the commit was surely not applied and a repetition would not help; and Unannounced.
+    Raises the caller's error if the commit was surely not applied and a repetition would not help; and Unannounced.
     """
     consequence = of_sqlstate(error.sqlstate)
     if isinstance(error, NothingSent) or refused_here(error):

@@ -33,7 +33,7 @@ __all__ = ["MOVE", "MOVE_NOTED", "fits", "moved_to", "outcome", "statements", "w
 
 
 def written(entity_id: str, lease: LeaseParts) -> str:
-    """Return what follows the compare-and-swap ``altered`` of an exclusive update of one entity.
+    """Return the CTEs after the compare-and-swap ``altered`` of an exclusive update of one entity.
 
     ``entity_id``: its id, as an expression without rows, by which the planner looks the rows up.
     """
@@ -111,7 +111,7 @@ def statements(commit: Commit, write: Update) -> list[Statement]:
 
 
 def moved_to(commit: Commit, write: Update) -> dict[str, Any]:
-    """Return the parameters of an exclusive write, whether an id or a name says what is written."""
+    """Return the parameters of an exclusive write, which an id or a name identifies."""
     place = write.place
     return {
         **parameters.of_one(commit, write),
@@ -140,7 +140,7 @@ class Moved(NamedTuple):
 
 
 def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
-    """Return what the statement's row means."""
+    """Return the outcome that the statement's row means."""
     moved = Moved(*row)
     if moved.version is not None:
         return Committed((Result(write.id, moved.version, moved.modified_at),))

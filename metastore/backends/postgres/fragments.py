@@ -73,7 +73,10 @@ CONFIRM = f"SELECT pg_logical_emit_message(true, 'metastore', '') WHERE {DURABLE
 """Writes a message into the log, and nothing into a table. A commit that wrote nothing waits for no replica."""
 
 CONFIRMS = "current_setting('synchronous_standby_names') <> ''"
-"""Whether commits wait for a replica. Then a row that can be read may be unconfirmed: its commit's wait was stopped."""
+"""Whether commits wait for a replica.
+
+If they do, a readable row may be unconfirmed, because its commit's wait was stopped.
+"""
 
 # The call's patience becomes this transaction's lock_timeout. NULL keeps the session's.
 PATIENT = "set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true)"
@@ -106,7 +109,7 @@ FENCED = without_comments("""fenced AS MATERIALIZED (
     -- the incarnation tells this holder from another one with the same token
     AND incarnation = (%(lease_incarnations)s::text[])[array_position(%(lease_names)s::text[], name)]
   ORDER BY name FOR KEY SHARE)""")
-"""The leases that still have their tokens. A renewal passes; a change of a token waits for the commit."""
+"""The leases that still have their tokens. A renewal does not wait; a change of a token waits for the commit."""
 
 ALL_FENCED = "(SELECT count(*) FROM fenced) = cardinality(%(lease_names)s::text[])"
 
@@ -151,13 +154,16 @@ GENERATION = """%(generation)s::bigint + get_byte(decode('00', 'hex'),
 
 
 def quiet(guard: str) -> str:
-    """Return the end of the others' turn after the mark of ``guard``: it lasts as long as the mark did, in limits."""
+    """Return the end of the others' turn after the mark of ``guard``: it lasts as long as the mark, within limits."""
     held = f"least({NOW}, {guard}.marked_until) - {guard}.marked_at"
     return f"{NOW} + least(greatest({QUIET}, {held}), {LONGEST_QUIET})"
 
 
 THEIR_TURN = f"(quiet_until > {NOW} AND quiet_until <= {NOW} + {LONGEST_QUIET})"
-"""Whether it is the others' turn on a guard. A turn that would last longer dates from before the clock was set back."""
+"""Whether others have their turn on a guard.
+
+A turn that would last too long dates from before the clock was set back.
+"""
 
 LAPSED = f"(marked_until < {NOW} OR marked_at > {NOW} + {MOST_AHEAD})"
 """Whether a guard's mark may be cleared: its time is over, or it was set before the clock was set back."""
@@ -190,7 +196,8 @@ GENERATION_CHANGED, UNANNOUNCED = "2202E", "53M01"
 """The SQLSTATEs of GENERATION (array_subscript_error), and of the trigger for a change that is not announced."""
 """The SQLSTATEs that failing checks raise: division_by_zero, invalid arguments for a logarithm, a power function and
 width_bucket, substring_error, an invalid regular expression, a date that does not exist, an escape of two letters, a
-limit below zero."""
+limit below zero.
+"""
 
 
 def fails_if(condition: str) -> str:

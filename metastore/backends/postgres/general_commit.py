@@ -1,8 +1,8 @@
 """Apply a commit that no special statement covers: its stages, locks and checks, and the meaning of its rows.
 
-One write of a common kind has a special statement (create, alter, exclusive). Everything else is one message,
-hence one round trip and one transaction. It takes locks where shared and exclusive ones would mix, then checks with a
-snapshot that is taken after the locks, then writes with one statement for each stage.
+One write of a common kind has a special statement (create, alter, exclusive). Everything else is one message, hence one
+round trip and one transaction. The message first takes locks, if shared and exclusive ones would mix, then checks with
+a snapshot that is taken after the locks, then writes with one statement for each stage.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _MANY = 100
 
 
 class _Stage(NamedTuple):
-    """One of a commit's statements that write."""
+    """One of the writing statements of a commit."""
 
     ordinals: Sequence[int]
-    """Which of the commit's writes it makes."""
+    """The ordinals of the commit's writes that it makes."""
     shared: Sequence[Guard]
     barred: dict[int, int]
     """The guards that it holds exclusively: id and scope version."""
@@ -46,7 +46,7 @@ class _Stage(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether it is the first; what that locks stays locked for the stages after it."""
+        """Whether it is the first stage; its locks last for the stages after it."""
         return not self.ordinals or self.ordinals[0] == 0
 
 
@@ -93,7 +93,7 @@ def statements(commit: Commit) -> list[Statement]:
 
 
 def _exclusive(writes: Sequence[Write]) -> dict[int, int]:
-    """Return id and expected scope version of what is updated exclusively."""
+    """Return the id and the expected scope version of each exclusively updated entity."""
     return {w.id: w.scope_version for w in writes if isinstance(w, Update) and w.scope_version is not None}
 
 
@@ -101,7 +101,7 @@ def _exclusive(writes: Sequence[Write]) -> dict[int, int]:
 
 
 def _split(writes: Sequence[Write]) -> list[list[int]]:
-    """Split the writes where their order matters; return the ordinals of each stage.
+    """Split the writes into stages where their order matters; return the ordinals of each stage.
 
     A statement writes a row once. And a name that one write gives up can be taken only by a later statement, because a
     unique index is checked row by row.
@@ -124,7 +124,7 @@ def _split(writes: Sequence[Write]) -> list[list[int]]:
 
 
 def _row(write: Write) -> object:
-    """Return what tells the row that a write changes from others; None: it is a new one."""
+    """Return the identity of the row that a write changes; None: the row is new."""
     if isinstance(write, Insert | Update):
         return write.id
     if isinstance(write, Relate):
@@ -287,7 +287,7 @@ def _owned(owned: dict[int, Put | Delete]) -> dict[str, Any]:
     }
 
 
-# --- what the rows mean
+# --- the meaning of the rows
 
 
 class Done(NamedTuple):
@@ -307,14 +307,14 @@ class Done(NamedTuple):
     """Whether no mark and no pending intent blocks the commit."""
     marked: bool
     ordinal: int | None
-    """Which write this is; None: nothing was written."""
+    """The ordinal of the write; None: nothing was written."""
     id: int
     version: int
     time: int
 
 
 def outcome(commit: Commit, rows: list[Row]) -> CommitOutcome:
-    """Return what the rows of all stages mean."""
+    """Return the outcome that the rows of all stages mean."""
     # A statement that must succeed has columns behind these, which only raise. If one of several stages failed, all
     # failed: the first row speaks for them.
     done = [Done(*row[:11]) for row in rows]

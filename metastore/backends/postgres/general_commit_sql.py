@@ -56,7 +56,7 @@ WHERE operation_id = %(operation_id)s::uuid AND {DURABLE}"""
 # After the statements of a commit that takes a right away. They hold these guards exclusively, and fail if a
 # precondition fails, so that the scope versions never grow without them.
 BUMP = f"UPDATE guard SET scope_version = scope_version + 1 WHERE id = ANY(%(ids)s::bigint[]) AND {DURABLE}"
-"""Counts the scope versions of guards up that ``barred`` holds."""
+"""Counts up the scope versions of the guards that ``barred`` holds."""
 
 # --- locks and preconditions
 
@@ -328,7 +328,7 @@ def _locks(shape: Shape) -> list[str]:
 
 
 def _ok(shape: Shape) -> str:
-    """Return the CTEs that judge the preconditions."""
+    """Return the CTEs that check the preconditions."""
     own = [_OWN_UPDATES] if shape.updates else []
     own += [_OWN_WRITES] if shape.owned else []
     own += [OWN_RELATIONS] if shape.relations else []
@@ -344,7 +344,7 @@ def _ok(shape: Shape) -> str:
 
 
 def _logged(shape: Shape) -> str:
-    """Return the CTEs that note what was written, and the last SELECT."""
+    """Return the CTEs that log the writes, and the last SELECT."""
     done = [_DONE_UPDATES] if shape.updates else []
     done += [_DONE_INSERTS] if shape.inserts else []
     done += [_DONE_OWNED] if shape.owned else []

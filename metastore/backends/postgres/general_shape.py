@@ -22,14 +22,15 @@ class Shape:
     skip_existing: bool = False
     """It skips inserts whose name is taken, and relations that exist."""
     claimed: bool = False
-    """It replaces the operation's tombstone, which stays where all inserts are skipped."""
+    """It replaces the operation's tombstone, which stays if all inserts are skipped."""
     must: bool = False
-    """It fails (LEASE, MARKED, PENDING or READ) where a precondition does not hold, so that what is sent with it is
-    not applied either."""
+    """It fails (LEASE, MARKED, PENDING or READ) if a precondition does not hold, so that the other statements of its
+    message are not applied either.
+    """
     overlook: bool = False
     """Pending intents do not stop it."""
     queues: bool = False
-    """Tickets stop it, those that are older than its own."""
+    """Tickets that are older than its own stop it."""
     fenced: bool = False
     """Leases must hold."""
     noted: bool = False

@@ -1,8 +1,8 @@
-"""Hear hints about new changes; a process that has committed sends one to those that follow the feed.
+"""Hear hints about new changes; a process that has committed sends one to the followers of the feed.
 
-Nothing rests on a hint: a follower asks once a second without any. So commits send none: their NOTIFY would make them
-wait for each other. A follower has its own session, whose name says that it follows. Behind a pooler no such session
-exists: a follower then asks at intervals.
+Correctness does not depend on hints: without any, a follower asks once a second. So the commits themselves send none:
+their NOTIFY would make them wait for each other. A follower has its own session, whose name says that it follows.
+Behind a pooler no such session exists: a follower then asks at intervals.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _NAME: Final = "metastore follower"
 _BEGIN: Final = f"UNLISTEN *; LISTEN {_CHANNEL}; SET application_name = '{_NAME}'"
 _END: Final = "UNLISTEN *; RESET application_name"
 _ENDS: Final = 1.0
-"""A session that does not answer so long is not kept (seconds)."""
+"""After how long without an answer a session is given up (seconds)."""
 
 _FOLLOWS: Final = f"""EXISTS (SELECT 1 FROM pg_stat_activity
   WHERE datname = current_database() AND application_name = '{_NAME}')"""
 HINT: Final = f"SELECT pg_notify('{_CHANNEL}', '') WHERE {_FOLLOWS}"
-"""Tells followers that the feed has new changes. One row: there are some."""
+"""Tells followers that the feed has new changes. One row: there are followers."""
 FOLLOWED: Final = f"SELECT 1 WHERE {_FOLLOWS}"
-"""One row: somebody follows."""
+"""One row: there are followers."""
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def hearing(pool: Pool) -> Iterator[Hearing | None]:
 
 
 class _Ear:
-    """Hears the hints of one session; once that broke, only lets the time pass."""
+    """The hints of one session; after the session broke, it only lets the time pass."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection, self._process = connection, process_id()
@@ -68,7 +68,7 @@ class _Ear:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether this is a forked child: the session is its parent's, and what arrives there too."""
+        """Whether this is a forked child: the session, and the hints that arrive there, are its parent's."""
         return self._process != process_id()
 
     def wait(self, seconds: float) -> bool:

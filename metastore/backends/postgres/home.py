@@ -1,9 +1,9 @@
-"""Which PostgreSQL database this is, and whether its rows came from another one.
+"""The identity of a PostgreSQL database, and whether its rows came from another database.
 
 ``info.origin`` says in which database the feed's epoch began: the cluster's number and the database's, ``?`` for a part
-that is unknown. A copy elsewhere (a restored dump, CREATE DATABASE … TEMPLATE) has another epoch. The first store
-that opens the copy, sees the difference and may write, notes the new place. A reader never writes: until a place is
-noted it derives an epoch. A part that a role may not ask for is unknown, and unknown is never different.
+that is unknown. A copy elsewhere (a restored dump, CREATE DATABASE … TEMPLATE) has another epoch. The first store that
+opens the copy, sees the difference and may write, notes the new place. A reader never writes: until a place is noted it
+derives an epoch. A part that a role may not read is unknown, and an unknown part never counts as a difference.
 
 A server that was promoted, or recovered to an instant, writes on another *timeline*, which may lack changes of the one
 before. The number of the timeline is a part of the epoch. So nothing has to be noted, and each answer says on which
@@ -24,7 +24,8 @@ TIMELINE = """(CASE WHEN pg_is_in_recovery() OR to_regproc('aurora_version') IS 
 """The number of the timeline on which a primary writes. (pg_control_checkpoint() tells it only after a checkpoint.)
 
 It is 1 on a replica: the primary looks at its positions more closely then. It is 1 on Aurora, where these functions may
-fail: its servers share one storage, so that a fail-over loses nothing."""
+fail: its servers share one storage, so that a fail-over loses nothing.
+"""
 
 START = f"SELECT compatible_from, epoch, origin, {TIMELINE}, collected_seq FROM info"
 """Where the feed begins."""
@@ -39,13 +40,14 @@ INFO = f"""SELECT format, compatible_from, origin,
     AND current_setting('transaction_read_only') = 'off',
   ARRAY({CACHED})
 FROM info"""
-"""The formats, the noted origin, the database's number, whether we may note another, and sequences with a cache."""
+"""The formats, the noted origin, the database's number, whether we may note another one, and sequences with a cache.
+"""
 
 CLUSTER = "SELECT system_identifier::text FROM pg_control_system()"
 
 NOTE = """UPDATE info SET origin = %(here)s, epoch = CASE WHEN %(copied)s THEN %(epoch)s ELSE epoch END
   WHERE origin = %(noted)s RETURNING 1"""
-"""Note where the database is; of several that do it at once, the first one's epoch stays."""
+"""Note the place of the database; if several clients do so at once, the epoch of the first one stays."""
 
 HIDDEN = """SELECT n.nspname, current_user FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relname = 'change_seq' AND c.relkind = 'S' AND NOT has_schema_privilege(n.oid, 'USAGE')
@@ -64,7 +66,7 @@ class Home(NamedTuple):
 
     @classmethod
     def parse(cls, noted: str) -> Home:
-        """Return what ``info.origin`` says; "" (never noted) is unknown."""
+        """Return the place in ``info.origin``; "" (never noted) is unknown."""
         cluster, _, database = noted.partition("/")
         return cls(*(None if part in ("", _UNKNOWN) else part for part in (cluster, database)))
 
@@ -72,11 +74,11 @@ class Home(NamedTuple):
         return "/".join(part or _UNKNOWN for part in self)
 
     def differs(self, other: Home) -> bool:
-        """Whether a part that both know is not the same."""
+        """Whether a part that both know differs."""
         return any(None not in (mine, its) and mine != its for mine, its in zip(self, other, strict=True))
 
     def completed(self, other: Home) -> Home:
-        """Return it with what only ``other`` knows, unless they differ."""
+        """Return it, completed by the parts that only ``other`` knows, unless the two differ."""
         return self if self.differs(other) else Home(self.cluster or other.cluster, self.database or other.database)
 
 

@@ -1,4 +1,4 @@
-"""Write operations down, help, forbid and cancel them, and set marks: statements, parameters, what their rows mean.
+"""Write operations down, help, forbid and cancel them, and set marks: statements, parameters, meaning of their rows.
 
 An intent becomes applied, failed, moved or expired by an update of its row that finds it pending, in the statement that
 changes the entity. A cancellation that came first leaves that update without its row, and then the statement
@@ -82,7 +82,7 @@ _WRITE_DOWN = f"INSERT INTO operation (operation_id, ordinal, {_ENTRY}"
 
 
 def write_down_statements(entry: Entry) -> list[Statement]:
-    """Return the insert of an operation's row, after what a caller's id or a claim needs."""
+    """Return the insert of an operation's row, after the statements that a caller's id or a claim needs."""
     parameters: dict[str, Any] = {
         "operation_id": entry.operation_id,
         "entity_id": entry.entity_id,
@@ -107,12 +107,12 @@ class WrittenDown(NamedTuple):
     """The insert's row."""
 
     before: int
-    """How many intents on the entity were there."""
+    """How many intents the entity had before."""
     time: int
 
 
 def written_down(entry: Entry, row: Row) -> CommitOutcome:
-    """Return what the insert's row means. The result's version is the number of intents that were there before."""
+    """Return the outcome that the insert's row means. The result's version is the number of earlier intents."""
     written = WrittenDown(*row)
     return Committed((Result(entry.entity_id or 0, written.before, written.time),))
 
@@ -126,7 +126,7 @@ FORBID = without_comments(f"""WITH remembered AS MATERIALIZED (
 -- waits for an original in flight, by the primary key, and raises a unique violation if that commits
 INSERT INTO operation (operation_id, ordinal, action, time, attempt)
 SELECT %(operation_id)s::uuid, 0, 'forbidden', {NOW}, 1 FROM remembered WHERE {DURABLE} RETURNING attempt""")
-"""Inserts nothing where gc may have deleted the operation's row in its life; else it keeps gc from forgetting more."""
+"""Inserts nothing if gc may have deleted the operation's row in its life; otherwise keeps gc from forgetting more."""
 
 # Counting the attempt is the claim: a commit that was sent under an older number finds no row (preludes.CLAIMED).
 FORBID_AGAIN = f"""UPDATE operation SET attempt = coalesce(attempt, 0) + 1, time = {NOW}
@@ -195,7 +195,7 @@ class MarkSet(NamedTuple):
 
 
 def marked(mark: Mark, rows: list[Row]) -> CommitOutcome:
-    """Return what the update's row, or no row, means. The result's version is the scope version."""
+    """Return the outcome that the update's row, or its absence, means. The result's version is the scope version."""
     if not rows:
         return Conflicted("marked" if mark.scope_version is None else "ancestor", mark.id)
     row = MarkSet(*rows[0])
@@ -313,7 +313,7 @@ class Helped(NamedTuple):
     """Whether a ticket waits for the entity."""
 
     def conflict(self, entity_id: int, guards: int) -> Conflicted:
-        """Return which precondition did not hold; ``guards``: how many guards there were."""
+        """Return the precondition that did not hold; ``guards``: how many guards there were."""
         if self.marked:
             return Conflicted("marked")
         if self.held < guards:
@@ -324,7 +324,7 @@ class Helped(NamedTuple):
 
 
 def helped(help_: Help, row: Row) -> CommitOutcome:
-    """Return what the row of the statement that resolves intents means."""
+    """Return the outcome that the row of the resolving statement means."""
     one = Helped(*row)
     return one.conflict(help_.id, len(help_.guards)) if one.at is None else Committed(help_.results(one.at))
 
@@ -345,7 +345,8 @@ SELECT (SELECT {_ROW} FROM ({READ.named_steps}
   {NOW}, {in_line(":id::bigint")}, {CONFIRMS}, seen.*"""
 PENDING_OF = from_named(_PENDING + " FROM (SELECT 1) AS one LEFT JOIN seen ON true", "%(name)s")
 """The intents and the asking operation's row as JSON, the time, whether a ticket waits for the entity, whether commits
-wait for a replica, and the entity from the root down."""
+wait for a replica, and the entity from the root down.
+"""
 
 PENDING_IN_LINE = from_named(
     f"{_PENDING}, l.* FROM ({line_of('ARRAY[:id::bigint]', ':ticket::bigint')}) l LEFT JOIN seen ON true", "%(name)s"
@@ -362,4 +363,5 @@ WHERE t.operation_id = :own::uuid AND t.ordinal = 0""",
     "%(name)s",
 )
 """How many intents are before one, its row as JSON if it is decided, whether commits wait for a replica, and who is in
-line for the entity."""
+line for the entity.
+"""

@@ -34,7 +34,10 @@ __all__ = [
 ]
 
 CHANNEL = "metastore_lease_"
-"""With a waiter's ticket: the channel that wakes the waiter when it is next. A hint: a waiter also looks by itself."""
+"""With a waiter's ticket as suffix: the channel that wakes the waiter when it is next.
+
+A hint: a waiter also looks by itself.
+"""
 
 _FIRST = f"({TIMELINE} - 1) * {PER_TIMELINE} + 1"
 """The first token of this timeline: above all of those before, also those that a fail-over lost."""
@@ -51,7 +54,7 @@ _LOGGED = f"""logged AS (
 
 
 def _alive(of: str = "") -> str:
-    """Return the condition that a waiter is alive: it looked lately, and not in the future of a set-back clock."""
+    """Return the condition that a waiter is alive: its last look is recent, and not ahead of a set-back clock."""
     return f"{of}alive_until > {NOW} AND {of}alive_until <= {NOW} + {ALIVE}"
 
 
@@ -103,7 +106,7 @@ SELECT {NOW}, d.name, d.id, d.token, d.acquired_at, d.expires_at,
   h.name, h.id, h.token, h.owner, h.incarnation, h.acquired_at, h.expires_at, a.name,
   ln(CASE WHEN (SELECT count(*) FROM done) IN (0, cardinality(%(names)s::text[])) THEN 1 ELSE 0 END)
 FROM (SELECT 1) AS one LEFT JOIN done d ON true LEFT JOIN held h ON true LEFT JOIN ahead a ON true ORDER BY d.name""")
-"""Looks first, and locks nothing where a lease is held. If only some of the leases are free, it fails (READ)."""
+"""Looks first, and locks nothing if a lease is held. If only some of the leases are free, it fails (READ)."""
 
 _WITH_TOKENS = """token = (%(tokens)s::bigint[])[array_position(%(names)s::text[], name)]
     AND incarnation = (%(incarnations)s::text[])[array_position(%(names)s::text[], name)]"""
@@ -123,7 +126,10 @@ _SENT_BEFORE = "FROM operation WHERE operation_id = %(operation_id)s::uuid"
 
 # counted by a column that confirms: it is evaluated for rows only, so a first sending writes no message
 _CONFIRMED_BEFORE = f"(SELECT count(*) FILTER (WHERE ({CONFIRM}) IS NOT NULL) {_SENT_BEFORE})"
-"""How many there are. The transaction then waits for the replicas: perhaps none has confirmed the first sending."""
+"""The number of such rows.
+
+The transaction then waits for the replicas: perhaps no replica has confirmed the first sending.
+"""
 
 
 def _free(whose: str, action: str) -> str:
@@ -153,7 +159,10 @@ SELECT (SELECT count(*) FROM done) + {_CONFIRMED_BEFORE}, (SELECT count(*) FROM 
 
 
 def _woken(names: str, besides: str = "") -> str:
-    """Return a CTE that tells the first waiter for each name that it may be its turn. The server sends it at COMMIT."""
+    """Return a CTE that tells the first waiter for each name that its turn may have come.
+
+    The server sends it at COMMIT.
+    """
     return f"""woken AS MATERIALIZED (
   SELECT pg_notify('{CHANNEL}' || min(w.ticket), '') FROM lease_waiter w
   WHERE w.name IN {names} AND {_alive("w.")}{besides} GROUP BY w.name)"""

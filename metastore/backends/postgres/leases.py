@@ -1,4 +1,4 @@
-"""Leases on PostgreSQL: parameters, and what the rows mean. The statements are in ``lease_sql``."""
+"""Leases on PostgreSQL: parameters, and the meaning of the rows. The statements are in ``lease_sql``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LAST = (1 << 63) - 1
 _POLL, _BLIND_POLL = 1.0, 0.25
 """How often a waiter looks at the queue (seconds): if it can be woken, and if it cannot (behind a pooler)."""
 Sending = Callable[[list[Statement]], list[Row]]
-"""Sends several as one transaction, and once more if the connection was dead; returns the rows of those that write."""
+"""Sends statements as one transaction, again if the connection was dead; returns the rows of those that write."""
 
 
 class TakeRow(NamedTuple):
@@ -37,7 +37,7 @@ class TakeRow(NamedTuple):
 
     now: int
     name: str | None
-    """The lease that was taken; None: nothing was."""
+    """The lease that was taken; None: no lease was taken."""
     id: int
     token: int
     acquired_at: int
@@ -76,7 +76,7 @@ class PostgresLeases:
         self._pool, self._ask, self._send = pool, ask, send
 
     def _attempt(self, text: str, parameters: dict[str, Any]) -> list[Row] | Conflicted | Unknown:
-        """Send a statement once; return its rows, or what its error means."""
+        """Send a statement once; return its rows, or the outcome that its error means."""
         try:
             with self._pool.connection() as connection:
                 return connection.execute(text, parameters).fetchall()
@@ -216,7 +216,7 @@ def _tokens(held: Sequence[LeaseToken]) -> dict[str, Any]:
 
 
 class _Listener:
-    """Waits for its own channel to be called. Without a connection that listens, only for the time to pass."""
+    """A wait for a notice on its own channel; without a listening connection, only for the time to pass."""
 
     def __init__(self, connection: psycopg.Connection[Any] | None, channel: str) -> None:
         self._connection, self._channel = connection, channel

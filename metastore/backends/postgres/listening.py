@@ -1,4 +1,4 @@
-"""A session that hears notifications, and that other threads can wake."""
+"""A session that hears notifications, and whose wait other threads can end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Translated:
 
 
 class Listening:
-    """Waits on the socket of its connection, and on a pipe through which other threads wake it."""
+    """A wait on the socket of its connection, and on a pipe through which other threads end the wait."""
 
     listens = True
 
@@ -50,11 +50,11 @@ class Listening:
         self._heard.append(notice.payload)
 
     def wait(self, seconds: float) -> None:
-        """Wait until something is heard, or another thread calls :meth:`wake`; at most so long."""
+        """Wait until a notification arrives, or another thread calls :meth:`wake`; at most so long."""
         self.heard(seconds)
 
     def heard(self, seconds: float) -> list[str]:
-        """Wait as :meth:`wait` does; return what was said."""
+        """Wait as :meth:`wait` does; return the payloads of the notifications."""
         # A notification that came with another answer is in libpq's queue, not on the socket.
         connection = self.connection.pgconn
         if not self._drained():

@@ -1,4 +1,4 @@
-"""The rows of members and announcements: statements, parameters, what their rows mean.
+"""The rows of members and announcements: statements, parameters, the meaning of their rows.
 
 Registrations and renewals are durable, and replicated where replication is synchronous: a renewal that a crash took
 back would let a writer give up a member that still serves. Announcements and acknowledgements need not be: a crash that
@@ -40,7 +40,7 @@ _ASYNCHRONOUS = "set_config('synchronous_commit', 'off', true) IS NOT NULL"
 _RANDOM = (1 << 62) - 1
 """The random part at the end of an operation id."""
 
-# --- what writers ask
+# --- the statements of writers
 
 GENERATION_NOW = "SELECT pg_sequence_last_value('cache_generation'::regclass)"
 # Asked in a later snapshot than the generation: a member is registered before it starts a new generation.
@@ -69,14 +69,14 @@ It is locked now: a member would take it away after some time, and a commit that
 WITHDRAW = """DELETE FROM cache_announcement WHERE id = ANY(%(left)s::bigint[]) OR id = %(announcement)s::bigint
   AND (%(again)s::uuid IS NULL
   OR EXISTS (SELECT FROM operation WHERE operation_id = %(again)s::uuid AND seq IS NOT NULL))"""
-"""After a commit's statements, if they wrote what the operation ``again`` wants; without one: in any case.
+"""Removes the announcement after a commit's statements; with ``again``, only if that operation has committed.
 
-Leftover announcements are removed in any case.
+Removes leftover announcements in any case.
 """
 
 
 def announce_parameters(what: Covered) -> dict[str, Any]:
-    """Return the parameters of ANNOUNCE, with a number that no other has."""
+    """Return the parameters of ANNOUNCE, with a number that no other announcement has."""
     return {
         "id": SYSTEM.operation_id().int & _RANDOM,
         "ids": plain(sorted(what.ids)),
@@ -85,7 +85,7 @@ def announce_parameters(what: Covered) -> dict[str, Any]:
     }
 
 
-# --- what members ask
+# --- the statements of members
 
 _JOIN = without_comments(f"""WITH gone AS (
   -- the member's own earlier registration, whose lease has ended
@@ -177,7 +177,7 @@ class PostgresMembers:
 
     @contextmanager
     def _connection(self, wake: Wake | None) -> Iterator[psycopg.Connection[Any]]:
-        """Lend a member's own connection; behind a pooler it has none."""
+        """Lend a member's own connection, or one of the pool behind a pooler, where it has none."""
         with Translated(), self._pool.in_time():
             if isinstance(wake, Listening):
                 yield wake.connection
@@ -194,7 +194,7 @@ def _looked(
     *,
     lasts: bool,
 ) -> Membership | None:
-    """Look, apply, acknowledge. ``lasts``: the connection keeps its session; else a transaction keeps one."""
+    """Look, apply, acknowledge. ``lasts``: the connection keeps its session; otherwise a transaction keeps one."""
     if not lasts:
         connection.execute(b"BEGIN")
     rows = connection.execute(_LOOK).fetchall()
@@ -219,7 +219,7 @@ def _covered(row: Row) -> Covered:
 
 
 class _Blind:
-    """Waits for the time to pass: behind a pooler no session lasts in which to listen."""
+    """A wait for the time to pass: behind a pooler no session lasts in which to listen."""
 
     listens = False
 

@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 
 
 class Statement(NamedTuple):
-    """One statement of a transaction; its rows count only if it ``writes``."""
+    """One statement of a transaction; its rows are returned only if it ``writes``."""
 
     text: str
     parameters: dict[str, Any]
@@ -84,7 +84,7 @@ def under_leases(commit: Commit) -> dict[str, Any]:
 
 
 def patience(commit: Commit) -> str | None:
-    """Return the value of lock_timeout that a commit asks for; None: the session's."""
+    """Return the lock_timeout of a commit; None: the session's."""
     return None if commit.patience is None else f"{commit.patience}ms"
 
 

@@ -1,4 +1,4 @@
-"""Statements that go before a commit's own, in its transaction: they check its operation id and its claim."""
+"""Statements before a commit's own, in its transaction: they check its operation id and its claim."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def caller(given: Caller | None, operation_id: UUID, claim: int) -> list[Stateme
 
 
 def preludes(commit: Commit) -> list[Statement]:
-    """Return what goes before the statements of a commit, in its transaction.
+    """Return the statements that go before those of a commit, in its transaction.
 
     A commit that only checks writes no row, so that it leaves the claimed one in its place.
     """

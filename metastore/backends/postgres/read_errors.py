@@ -23,7 +23,7 @@ _OF_THE_CLIENT: Final = (psycopg.InterfaceError, psycopg.ProgrammingError, psyco
 
 
 def first_line(error: psycopg.Error) -> str:
-    """Return the line that says what happened: of several addresses the last one's, without the hint below it."""
+    """Return the line that says what happened, without the hint below it; for several addresses, the last line."""
     if error.diag.message_primary:
         return " ".join(error.diag.message_primary.split())
     lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]

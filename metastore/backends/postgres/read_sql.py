@@ -1,9 +1,9 @@
 """The statements that walk the tree, on PostgreSQL: by a path down, by an id up, through the children.
 
-A prepared statement keeps its plan, which may have been made while the tables were all but
-empty: then scanning every guard of a family costs no more than looking one up, and stays the
-plan until the next ANALYZE. A lateral sub-select that cannot be merged into its query (OFFSET 0)
-leaves the planner one choice: to look up, by its whole condition, for each row on its left.
+A prepared statement keeps its plan, which may have been made while the tables were almost empty: then a scan of every
+guard of a family costs no more than a look-up, and stays the plan until the next ANALYZE. A lateral sub-select that
+cannot be merged into its query (OFFSET 0) leaves the planner one choice: to look up, by its whole condition, for each
+row on its left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pins and consumers on PostgreSQL: what :mod:`metastore.port.past` says, one statement for each question."""
+"""Pins and consumers on PostgreSQL: :mod:`metastore.port.past` with one statement for each call."""
 
 from __future__ import annotations
 

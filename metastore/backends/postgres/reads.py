@@ -1,4 +1,4 @@
-"""Read from PostgreSQL: each question is one statement, sent once more if the connection was dead.
+"""Read from PostgreSQL: each read is one statement, sent once more if the connection was dead.
 
 A read may be repeated, so that a caller never sees that a connection broke. The SQL is in
 :mod:`metastore.backends.postgres.read_sql` and :mod:`metastore.backends.sql.reads`.
@@ -67,9 +67,10 @@ class PostgresReads(Questions):
         self._here = Home(None, None)
 
     def _read(self, ask: Callable[[psycopg.Connection[Any]], T], *, writes: bool = False) -> T:
-        """Ask; once more on a fresh connection if the first was dead: a read may be repeated.
+        """Read, and once more on a fresh connection if the first was dead: a read may be repeated.
 
-        ``writes``: so may this write. The second time may find what the first one wrote, and no replica confirmed.
+        ``writes``: this write may be repeated too. The repetition may find the rows of the first attempt, which no
+        replica has confirmed.
         """
         with self.pool.in_time():
             return self._read_twice(ask, writes)
@@ -95,7 +96,7 @@ class PostgresReads(Questions):
         return self._read(lambda connection: connection.execute(text, parameters).fetchall(), writes=DURABLE in text)
 
     def _quick(self, text: str, parameters: dict[str, Any], behind: Statement | None = None) -> list[tuple[Any, ...]]:
-        """Do the same on the hot path; after an error, with all that a read knows of those. See :meth:`Pool.send`."""
+        """Do the same on the hot path; after an error, read again as :meth:`_read` does. See :meth:`Pool.send`."""
         try:
             if behind is not None:
                 (rows,) = self.pool.send(
@@ -153,7 +154,7 @@ class PostgresReads(Questions):
         return [step(row) for row in self._rows(_READ.steps, {"operation_id": operation_id})]
 
     def confirm(self, operation_id: UUID) -> list[Step]:
-        """Commit something in the statement that reads: replicas that confirm it have all that was committed before."""
+        """Commit a log message in the statement that reads: replicas that confirm it have all earlier commits."""
         rows = self._rows(f"SELECT s.*, ({CONFIRM}) FROM ({_READ.steps}) s", {"operation_id": operation_id})
         return [step(row[:-1]) for row in rows]
 
@@ -162,8 +163,8 @@ class PostgresReads(Questions):
     def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
         """A position is decided when all lower ones are: seen, or drawn by a transaction that is over.
 
-        Without gaps no question is needed. A transaction that drew the number of a gap had its id before this process
-        draws its own. So the gap is final once the oldest running transaction is younger than that.
+        Without gaps no further query is needed. A transaction that drew the number of a gap had its id before this
+        process draws its own. So the gap is final once the oldest running transaction is younger than that.
         """
         text = _READ.feed_with(docs=docs, changes=changes)
         known, steps = self._feed_of_one_server(text, after, limit)
@@ -185,7 +186,7 @@ class PostgresReads(Questions):
         return RowPage(len(decided) == len(steps), decided)
 
     def _feed_of_one_server(self, text: str, after: int, limit: int) -> tuple[_Decided, list[Step]]:
-        """Read rows; return what was known before them, and of the server that they are from."""
+        """Read rows; return also which positions of their server were known as decided before."""
         for _ in range(_TURNS):
             server = self.pool.opened
             known = self._decided if self._decided.server is server else _Decided(server)
@@ -198,7 +199,7 @@ class PostgresReads(Questions):
         return [step(row) for row in self._quick(_READ.steps_at, {"ids": list(positions)})]
 
     def watermark(self) -> Watermark:
-        """Ask for the position first: a transaction that drew a lower one had its id before this one draws its own."""
+        """Read the position first: a transaction that drew a lower one had its id before this one draws its own."""
         ((position,),) = self._rows(_LAST_POSITION, {})
         ((transaction,),) = self._rows(_TRANSACTION, {})
         return Watermark(position, transaction)
@@ -261,7 +262,7 @@ class PostgresReads(Questions):
 
 
 def _is_dead(error: psycopg.Error) -> bool:
-    """Whether a connection broke, so that a read may be repeated on another one."""
+    """Whether a connection broke, so that a read may be repeated on another connection."""
     if isinstance(error, OutOfTime) or refused_here(error):
         return False
     return of_sqlstate(error.sqlstate) is Consequence.UNKNOWN
@@ -272,7 +273,8 @@ _NEXT = "pg_snapshot_xmin({0})::text::bigint + age(pg_snapshot_xmin({0})::xid)"
 
 On a replica that is the id after all ids that its log has mentioned so far. A commit locks or writes a row, which the
 log says with its transaction, before it draws its position. So the log has mentioned all that drew a position below one
-that is visible."""
+that is visible.
+"""
 _TRANSACTION = f"""SELECT CASE WHEN pg_is_in_recovery() THEN {_NEXT.format("pg_current_snapshot()")} - 1
   ELSE pg_current_xact_id()::text::bigint END"""
 """A transaction id that is drawn now; on a replica, which draws none, the last one that it has heard of."""
@@ -284,7 +286,8 @@ _SHOWN = f"""SELECT greatest(n.seq, i.collected_seq), CASE WHEN n.seq >= i.colle
   pg_snapshot_xmin(s.now)::text::bigint, {_NEXT.format("s.now")}, pg_is_in_recovery()
 FROM info i CROSS JOIN (SELECT pg_current_snapshot() AS now) s LEFT JOIN ({_NEWEST}) n ON true"""
 """The newest change and the oldest transaction of one snapshot; and, read after that was taken, the next id, and
-whether it is a replica's."""
+whether it is a replica's.
+"""
 
 _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::bigint), pg_is_in_recovery()"
 
@@ -294,8 +297,10 @@ _UNBROKEN = """WITH before AS (
     ORDER BY seq DESC LIMIT 50000) AS newest)
 SELECT pg_is_in_recovery() OR NOT EXISTS (SELECT FROM before
   WHERE step > 1 AND time > (SELECT max(time) FROM before WHERE seq = %(seq)s::bigint) - 10000000)"""
-"""A commit draws its position last, after all locks, so that it ends within 10 seconds. In this time there are fewer
-changes than it looks at."""
+"""A commit draws its position last, after all locks, so that it ends within 10 seconds.
+
+In this time there are fewer changes than it looks at.
+"""
 
 _HEAD = "i.epoch, i.origin, i.collected_seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _GAPS = f"FROM unnest(%(gaps)s::bigint[]) AS w(seq) CROSS JOIN {each('operation', 'o', 'o.seq = w.seq')}"
@@ -338,8 +343,8 @@ def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]
 class _Decided(NamedTuple):
     """How far the positions of one server are known to be decided.
 
-    A new connection may lead to another server. After a fail-over that lost commits, that one gives their positions to
-    other changes. So this counts only until a connection is opened.
+    A new connection may lead to another server. After a fail-over that lost commits, the other server gives their
+    positions to other changes. So this knowledge is valid only until a connection is opened.
     """
 
     server: object
@@ -349,7 +354,7 @@ class _Decided(NamedTuple):
 
 
 _TURNS = 3
-"""How often rows are read if a connection is opened meanwhile; then nothing counts as decided."""
+"""How often rows are read if a connection is opened meanwhile; after that, no position counts as decided."""
 
 
 def _decided_rows(steps: list[Step], after: int, decided: int) -> list[Step]:

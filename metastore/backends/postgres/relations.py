@@ -1,4 +1,4 @@
-"""Relations on PostgreSQL: the parts of a general commit that write them, the reads, and what gc does.
+"""Relations on PostgreSQL: the parts of a general commit that write them, the reads, and the statements of gc.
 
 A commit takes shared guards on both ends and everything above them, as for a child. These locks exclude that an end is
 dropped at the moment when a relation is made. The rows themselves are locked last, by id.
@@ -107,7 +107,7 @@ def parameters(relations: Mapping[int, Relate]) -> dict[str, Any]:
     }
 
 
-# --- what a transaction has read
+# --- the reads of a transaction
 
 _THERE = {
     "all": "r.from_id = w.id AND r.kind = %(kind)s::text",
@@ -128,7 +128,7 @@ _CHECKS = {
 
 
 def check(read: Relations) -> Statement:
-    """Return the statement that fails if the relations at an entity are others than a transaction saw."""
+    """Return the statement that fails if the relations at an entity differ from those that a transaction saw."""
     members = sorted(read.members)
     values = {
         "id": read.id,

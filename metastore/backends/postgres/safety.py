@@ -1,4 +1,4 @@
-"""Ask a PostgreSQL database what its server and the role of this connection are like, before a store relies on them.
+"""Check a PostgreSQL database's server and the role of this connection, before a store relies on them.
 
 It reads catalogs, settings and ``info``, and changes nothing. It works with every role that may connect.
 """
@@ -31,7 +31,7 @@ RIGHTS: Final = {
     "change_seq": "SELECT USAGE",
     "cache_generation": "SELECT USAGE UPDATE",
 }
-"""The rights that a store needs which writes, by table and sequence: those of the writer of docs/operations.md."""
+"""The rights that a writing store needs, by table and sequence: those of the writer in docs/operations.md."""
 
 _SERVER = f"""SELECT current_user, current_setting('fsync'), current_setting('full_page_writes'),
   extract(epoch FROM clock_timestamp())::float8, to_regclass('info')::oid, ARRAY({CACHED}),
@@ -72,7 +72,7 @@ class Answers(NamedTuple):
 
 
 def ask(url: Url, deadline: float, clock: Clock) -> Answers:
-    """Return what the database says. ``deadline`` in seconds. Raises BackendUnavailable, BackendRefused."""
+    """Return the database's answers. ``deadline`` in seconds. Raises BackendUnavailable, BackendRefused."""
     pool = Pool(url, deadline)
     try:
         with pool.connection() as connection, connection.cursor() as cursor:
@@ -102,7 +102,7 @@ def _ask(cursor: psycopg.Cursor[tuple[object, ...]], clock: Clock) -> Answers:
 
 
 def _too_many(cursor: psycopg.Cursor[tuple[object, ...]], names: dict[str, list[str]], superuser: bool) -> list[str]:
-    """Return what the role may do to the tables that no store needs."""
+    """Return the rights of the role on the tables that no store needs."""
     if superuser:
         return ["is a superuser"]
     ((owned, creates, truncates),) = _rows(cursor, _TOO_MANY, names)

@@ -1,4 +1,4 @@
-"""Data keys on PostgreSQL: what :mod:`metastore.port.secret_keys` says, one statement for each question."""
+"""Data keys on PostgreSQL: :mod:`metastore.port.secret_keys` with one statement for each call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Send statements to PostgreSQL as one transaction, in one message; say what their rows, or an error, mean."""
+"""Send statements to PostgreSQL as one transaction, in one message; return the outcome of their rows or error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Sender", "rows_of_writes"]
 
 
 class Sender:
-    """Sends what commits say.
+    """The sender of commits.
 
     A connection that was found dead is not used again, nor are the other connections of that time.
 
@@ -42,7 +42,7 @@ class Sender:
     ) -> CommitOutcome:
         """Send the statements, one of which writes; return the outcome that its row, or an error, means.
 
-        ``run``: the run in which the commit's base was read; None: that of now. ``told``: see ``waking.py``.
+        ``run``: the run in which the commit's base was read; None: the present run. ``told``: see ``waking.py``.
         """
         if len(statements) > 1 or told is not None:
             return self.several(statements, lambda rows: outcome(rows[0]), patience, run, told, prepared=True)
@@ -90,10 +90,10 @@ class Sender:
     def batch(
         self, statements: list[Statement], may: Pass, run: str | None = None, told: Statement | None = None
     ) -> list[list[Row]] | Conflicted | Unknown:
-        """Send one message for many; if it was announced, with what it must say. Return the rows of each statement.
+        """Send one message for many requests, with its pass if it was announced; return the rows of each statement.
 
-        A request that loses in it goes with another batch, which announces what that one changes: so the announcement
-        goes, even if it was of one request.
+        A request that loses in it goes with another batch, which announces its own changes: so this announcement is
+        removed, even if it was for one request.
         """
         sent = may.around(statements, None)
         before, run = 0 if len(sent) == len(statements) else 1, run or self._pool.run
@@ -140,8 +140,8 @@ def rows_of_each(
     Behind a pooler, where a session may have other settings, :data:`AHEAD` goes with them: it fails in another run of
     the server than ``run``.
 
-    Several are made up completely before the first byte is sent, and sent as one message, so that
-    the server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
+    Several statements are composed completely before the first byte is sent, and sent as one message, so that the
+    server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
     """
     pooled = connection.prepare_threshold is None
     if len(statements) == 1 and not statements[0].many and not cast(Connection, connection).simple:

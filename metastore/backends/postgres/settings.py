@@ -1,9 +1,9 @@
-"""The settings of a PostgreSQL session, which hold against those of a URL, a role, a database or a pooler.
+"""The settings of a PostgreSQL session, which override those of a URL, a role, a database or a pooler.
 
 On a direct connection the settings are made once, when it connects. Behind a pooler a session keeps nothing:
-:data:`AHEAD` goes along with each commit that needs it, and :func:`check_session` refuses settings that cannot be made
-for one transaction. DateStyle, IntervalStyle, TimeZone, bytea_output and xmlbinary change nothing here: times are
-numbers, documents are text. ``search_path`` is the user's: it says where the tables are.
+:data:`AHEAD` is sent with each commit that needs it, and :func:`check_session` refuses settings that cannot be made for
+one transaction. DateStyle, IntervalStyle, TimeZone, bytea_output and xmlbinary change nothing here: times are numbers,
+documents are text. ``search_path`` is the user's: it says where the tables are.
 """
 
 from __future__ import annotations
@@ -56,24 +56,32 @@ SESSION = "; ".join(f"SET {name} = {value}" for name, value in _SETTINGS.items()
 
 _FOLDER = "substring(pg_relation_filepath('pg_class') FROM '.*/')"
 RUN = f"(extract(epoch FROM pg_postmaster_start_time())::text || ' ' || {_FOLDER})"
-"""The run of the server: when it was started, and the folder of the database. A database that is made again has another
-folder; VACUUM FULL changes only its files. (To ask for the database's number would cost twice as much: the server would
-plan a query of its own.)"""
+"""The run of the server: when it was started, and the folder of the database.
+
+A database that is made again has another folder; VACUUM FULL changes only its files. (To ask for the database's number
+would cost twice as much: the server would plan a query of its own.)
+"""
 
 AHEAD = f"""SELECT set_config('array_nulls', 'on', true)
   LIMIT CASE WHEN %(run)s::text IS NULL OR {RUN} = %(run)s THEN 1 ELSE -1 END"""
-"""Sent before a commit's statements behind a pooler, for their transaction. It fails
-(invalid_row_count_in_limit_clause) if the server is not in the run that the commit names."""
+"""Sent before a commit's statements behind a pooler, for their transaction.
+
+It fails (invalid_row_count_in_limit_clause) if the server is not in the run that the commit names.
+"""
 
 LASTING = """SELECT set_config(name, '0', true) FROM pg_settings
   WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"""
-"""Let a transaction last, and be idle, as long as it takes. (The last of the three is new in PostgreSQL 17.)"""
+"""Disables the time-outs of a transaction: it may last, and be idle, as long as it needs.
+
+(The last of the three is new in PostgreSQL 17.)
+"""
 
 ASKED = f"""SELECT pg_backend_pid(), current_setting('server_encoding'), current_setting('client_encoding'),
   current_setting('transaction_isolation'), current_setting('client_min_messages'), pg_is_in_recovery(),
   {RUN}"""
 """The questions on a new connection: which process answers, the arguments of :func:`check_session`, whether the server
-is a replica, and its run."""
+is a replica, and its run.
+"""
 
 PRIMARY = ("primary", "read-write")
 """Values of target_session_attrs with which no connection leads to a replica."""
@@ -86,7 +94,7 @@ _REFUSED = {
 
 
 def check_encoding(where: str, server: str) -> None:
-    """Raise BackendRefused unless the database's encoding is UTF-8: no other one holds, and orders, every name."""
+    """Raise BackendRefused unless the database's encoding is UTF-8: no other encoding holds, and orders, every name."""
     if server != "UTF8":
         raise BackendRefused(
             f"the database {where} has the encoding {server}, which does not hold or order all names; "
@@ -95,7 +103,7 @@ def check_encoding(where: str, server: str) -> None:
 
 
 def check_session(where: str, server: str, client: str, isolation: str, messages: str, *, pooled: bool) -> None:
-    """Raise BackendRefused for a session in which a commit could do, or tell us, something else than it says."""
+    """Raise BackendRefused for a session in which a commit's effect or answer could differ from its statement."""
     check_encoding(where, server)
     if client != "UTF8":
         raise BackendRefused(f"{where} speaks {client} to us instead of UTF8; let the pooler keep client_encoding")
@@ -145,7 +153,7 @@ def options_of(url: Url) -> dict[str, str]:
 
 
 def leads_to_several(url: Url) -> bool:
-    """Whether connections may lead to different servers; the environment may say what the URL does not."""
+    """Whether connections may lead to different servers; the environment may add to the URL."""
     defaults = {one.keyword.decode(): (one.val or b"").decode() for one in psycopg.pq.Conninfo.get_defaults()}
     said = {name: str(url.query.get(name) or defaults.get(name)) for name in ("host", "hostaddr", "load_balance_hosts")}
     hosts = f"{url.host}{url.query.get('host')}" if url.host else said["host"]

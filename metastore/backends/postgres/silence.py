@@ -1,8 +1,8 @@
 """Learn which members of the cache are silent, and give up those whose lease is over.
 
 A member is silent while its ``renewals`` stay the same. Its lease ends ``ttl`` after its last renewal at the latest. So
-once it was silent for its ttl and a margin, by this process's monotonic clock, it answers nothing from memory any more.
-The statement that removes it changes nothing if it has renewed meanwhile.
+once it was silent for its ttl and a margin, by this process's monotonic clock, it no longer answers from memory. The
+statement that removes it changes nothing if it has renewed meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger("metastore")
 
 
 class Judged(NamedTuple):
-    """A member as it was judged. Later observations of another thread do not count."""
+    """A member at the moment of its judgement. Later observations of another thread do not count."""
 
     id: int
     incarnation: str
@@ -43,25 +43,25 @@ class Judged(NamedTuple):
 
 
 class Silence:
-    """What one process knows of the members' silence. Any number of threads may use it."""
+    """One process's knowledge of the members' silence. Any number of threads may use it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since: dict[tuple[int, str], tuple[int, float]] = {}
-        """For each member: the renewals that were seen last, and since when (monotonic)."""
+        """For each member: the renewals that were last seen, and the time since when (monotonic)."""
         self._lock = threading.Lock()
 
     def fork(self) -> None:
-        """Go on in a forked child: a thread of the parent may hold the lock. The clock is the same one."""
+        """Continue in a forked child: a thread of the parent may hold the lock. The clock is the same."""
         self._lock = threading.Lock()
 
     def answers(self, ask: Asks, xid: int) -> dict[Judged, Answer]:
-        """Return of each member whether it has acknowledged a transaction, and whether its lease is over."""
+        """Return for each member whether it has acknowledged a transaction, and whether its lease is over."""
         members = ask(ACKNOWLEDGED, {"xid": xid})
         return self.noted(members, self._clock.monotonic())
 
     def noted(self, members: Sequence[Row], now: float) -> dict[Judged, Answer]:
-        """Return what is known of each member; note since when its renewals are what they are."""
+        """Return each member with its silence; note the time since when its renewals have not changed."""
         answers: dict[Judged, Answer] = {}
         with self._lock:
             seen, there = self._since, set[tuple[int, str]]()
@@ -80,7 +80,7 @@ class Silence:
         return answers
 
     def give_up(self, ask: Asks, member: Judged) -> bool:
-        """Remove a member whose lease is over; return whether that was done: not if it has renewed since then."""
+        """Remove a member whose lease is over; return whether it was removed: a member that has renewed since stays."""
         gone = bool(ask(EVICT, member._asdict()))
         if gone:
             _log.warning("the cache's member %d did not renew for its ttl: it is not waited for any more", member.id)

@@ -1,7 +1,7 @@
 """The line of each entity: take a ticket, see who is before it, leave; and the conditions of other statements.
 
-A ticket carries no safety. So these statements need not be durable: a crash that takes tickets back makes their owners
-queue again.
+Safety does not depend on tickets. So these statements need not be durable: after a crash that loses tickets, their
+owners queue again.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SELECT number FROM drawn""")
 
 
 def in_line(entity_id: str, own: str | None = None) -> str:
-    """Return the condition that a ticket blocks a commit: any, or with ``own`` an older one, if ``own`` still exists.
+    """Return the condition that a ticket blocks a commit: any, or, with an existing ``own``, only an older one.
 
     It reads the statement's snapshot: a statement that began before a ticket was visible passes it.
     """
@@ -102,7 +102,7 @@ SELECT 1 FROM gone""")
 
 # Sent with the statements of a commit, whose durability it must not change.
 PASSED = "DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = %(own)s::bigint"
-"""Removes the ticket in the transaction of the commit that it was taken for."""
+"""Removes the ticket in the transaction of the commit for which it was taken."""
 
 FORGET_TICKETS = f"DELETE FROM ticket WHERE time < {NOW} - {TICKETS_STAY} RETURNING 1"
 
@@ -118,6 +118,6 @@ def leave_parameters(ids: Sequence[int], ticket: int, gap: float) -> dict[str, A
 
 
 def line(row: Row) -> Line:
-    """Return what the row of a line means."""
+    """Return the line that a row describes."""
     held, head, ahead, patience, moves, gap = row
     return Line(held, head, ahead, (patience or 0) / 1e6, moves, (gap or 0) / 1e6)

@@ -1,4 +1,4 @@
-"""What gc and purge ask of PostgreSQL, and delete."""
+"""The queries and deletions of gc and purge on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ class PostgresUpkeep(PostgresReads):
 
 
 def _delete_steps(connection: psycopg.Connection[Any], parameters: dict[str, Any]) -> list[Row]:
-    """Delete steps as one snapshot shows them: no other gc may have changed or deleted any of these rows since.
+    """Delete steps that one snapshot shows: no other gc may have changed or deleted any of these rows since.
 
-    Else the step that inherits a name may be one that the other gc deletes, and the name is lost. Each repetition means
+    Otherwise the other gc may delete the very step that inherits a name, and the name is lost. Each repetition means
     that another gc has deleted some.
     """
     statements = [_ONE_SNAPSHOT, Statement(collect_sql.POSTGRES_DELETE_STEPS, parameters, writes=True)]

@@ -1,14 +1,14 @@
-"""Tell those that wait for their turn, or for the result of an announced change, to look now; hear it.
+"""Tell waiters for a turn, or for the result of an announced change, to look now; and hear such notices.
 
-A notice is a hint: it may get lost, and anybody who may connect can send one. The look at the database decides, and
+A notice is a hint: it may get lost, and every role that may connect can send one. The look at the database decides, and
 waiters look at intervals anyway. A notice names tickets and operations by their numbers, and nothing else.
 
-A commit that left a line, or carried announced changes, tells it behind itself: in the same message, in a transaction
-of its own that does not wait for the disk. In the commit it would make all commits of the cluster that tell something
-wait for each other, each for the disk.
+A commit that left a line, or carried announced changes, sends its notice after itself: in the same message, in a
+separate transaction that does not wait for the disk. Within the commit, the notice would make all commits of the
+cluster that send one wait for each other, each for the disk.
 
 A process that waits again and again listens: in one session, for all its waiters, until none has waited for
-``_LINGERS``. Behind a pooler no such session exists, and commits through one tell nothing.
+``_LINGERS``. Behind a pooler no such session exists, and commits through a pooler send no notices.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from metastore.port.intents import PENDING
 __all__ = ["LISTEN", "TELL", "Waking", "told_by", "told_by_batch", "told_by_leaving"]
 
 _AGAIN: Final = 1.0
-"""A process that waits again so soon begins to listen (seconds)."""
+"""If a process waits again within this time, it begins to listen (seconds)."""
 _LINGERS: Final = 5.0
 """After how long without a waiter it stops (seconds)."""
 _RESTS: Final = 10.0
-"""How long it does not listen after that failed (seconds)."""
+"""How long it does not try to listen after a failure (seconds)."""
 _LOOKS: Final = 1.0
-"""How often the listening thread looks whether anybody waits (seconds)."""
+"""How often the listening thread checks whether a call waits (seconds)."""
 _MOST: Final = 1024
 """How many notices are remembered for waiters that have not begun to wait."""
 _LONGEST: Final = 40
-"""No name of a ticket or an operation has more characters."""
+"""The most characters in the name of a ticket or an operation."""
 
 LISTEN: Final = (
     f"UNLISTEN *; DO $$ BEGIN EXECUTE 'LISTEN ' || {CHANNEL}; END $$; SET application_name = 'metastore waiter'"
@@ -71,17 +71,17 @@ named AS (
       WHERE o.entity_id = lines.id AND o.action = '{PENDING}' ORDER BY o.time, o.operation_id LIMIT 1)
     FROM lines WHERE head IS NULL AND (%(ticket)s::bigint IS NOT NULL OR EXISTS (SELECT FROM owners)))
 SELECT pg_notify({CHANNEL}, string_agg(name, ' ')) FROM named WHERE name IS NOT NULL HAVING count(*) > 0""")
-"""Names those that shall look now, in one notification; sends none if nobody waits."""
+"""Names the waiters that should look now, in one notification; sends none if there are no waiters."""
 
 
 def told_by(commit: Commit) -> Statement | None:
-    """Return what to send behind a commit; None: nobody waits for it."""
+    """Return the notice to send after a commit; None: no call waits for it."""
     owners = [one.operation_id for carried in commit.carries for one in carried.resolutions]
     return _tell(commit.leaves, owners, commit.ticket) if commit.leaves or owners else None
 
 
 def told_by_batch(batch: Batch) -> Statement | None:
-    """Return what to send behind a batch; None: it carries nothing, and leaves no line."""
+    """Return the notice to send after a batch; None: the batch carries no intents, and leaves no line."""
     owners = {one.id: [s.operation_id for s in one.steps if s.carried is not None] for one in batch.alters}
     left = {one.id: one.ticket for one in batch.alters if one.leaves}  # a chain, which is alone in its batch
     ids = [i for i, carried in owners.items() if carried or i in left]
@@ -90,7 +90,7 @@ def told_by_batch(batch: Batch) -> Statement | None:
 
 
 def told_by_leaving(ids: Sequence[int], ticket: int) -> Statement:
-    """Return what to send behind the removal of a ticket."""
+    """Return the notice to send after the removal of a ticket."""
     return _tell(ids, (), ticket)
 
 
@@ -101,8 +101,8 @@ def _tell(ids: Sequence[int], owners: Sequence[UUID], ticket: int | None = None)
 class Waking:
     """Keeps the promises of :class:`metastore.port.tickets.Notices`, for all waiters of a store in one process.
 
-    It has no lock that a waiter takes: a signal's handler may interrupt one and wait too. What goes wrong between two
-    threads costs a waiter one look at an interval.
+    It has no lock that a waiter takes: a signal's handler may interrupt one and wait too. A race between two threads
+    only makes a waiter wait for its next regular look.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -110,11 +110,11 @@ class Waking:
         self._waiters: dict[str, Waker] = {}
         self._heard: dict[str, None] = {}
         self._waited = -_LINGERS
-        """When somebody waited last."""
+        """When a call last waited."""
         self._noted = -_AGAIN
         """When the last notice came."""
         self._rests = 0.0
-        """Until when it does not try to listen."""
+        """The time until which it does not try to listen."""
         self._closed = False
         self._begin_again()
         _ALL.add(self)

@@ -1,4 +1,4 @@
-"""Look for what a PostgreSQL database lacks after a restore that stopped half-way, and that its rows do not show.
+"""Find the objects that a PostgreSQL database lacks after a restore that stopped half-way; its rows do not show it.
 
 ``pg_restore`` makes tables first, then rows and sequences, and indexes and triggers at the end. It changes nothing.
 """
@@ -36,7 +36,7 @@ WHERE (SELECT max(id) FROM (SELECT id FROM guard UNION ALL SELECT id FROM owned 
 
 
 def lacking(url: Url, deadline: float) -> list[str]:
-    """Return what is missing, in words. ``deadline`` in seconds. Raises BackendUnavailable, BackendRefused."""
+    """Return the missing objects, in words. ``deadline`` in seconds. Raises BackendUnavailable, BackendRefused."""
     tables = {**metadata.tables}
     indexes = [str(index.name) for table in tables.values() for index in table.indexes]
     keys = [f"{name}_pkey" for name, table in tables.items() if table.primary_key.columns]

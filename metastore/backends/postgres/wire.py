@@ -8,7 +8,7 @@ One statement goes by the extended protocol, which is the fastest. Several go as
 prepared statements: the server reads all of it before it begins. By the extended protocol it would execute the first
 one while the client still sends the last one. A client that falls silent in between would keep its locks.
 
-Only for sessions that keep prepared statements. Behind a pooler, statements go the way of all others.
+Only for sessions that keep prepared statements. Behind a pooler, statements take the ordinary way.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Wire:
     def _in_one(self, texts: Sequence[str], arguments: Sequence[bytes], behind: bool) -> list[list[tuple[Any, ...]]]:
         """Send one simple query. The message first prepares the statements that are not prepared yet.
 
-        A failure undoes what is executed, but not what is prepared: so that is remembered all the same.
+        A failure undoes the executed statements, but not the prepared ones: so these are remembered all the same.
         """
         new = {text: b"metastore_%d" % next(self._numbers) for text in dict.fromkeys(texts) if text not in self._names}
         names = {**self._names, **new}

@@ -56,7 +56,7 @@ def lookup_parameters(lookup: Lookup) -> dict[str, Any]:
 
 
 def resolved(row: Row | None, depth: int) -> Resolved:
-    """Return what one path led to."""
+    """Return the nodes and the record to which one path led."""
     if row is None:
         return Resolved((), None)
     nodes: list[Node] = []
@@ -84,7 +84,7 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
 def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, ...]]:
     """Return the nodes from the root down to each id, from a row for each node that has its parent at the end.
 
-    Entities to which the root does not lead are left out: also those that are below themselves, in a damaged table.
+    Entities that are not below the root are left out; so are those that are below themselves, in a damaged table.
     """
     nodes, parents = dict[int, Node](), dict[int, int]()
     for row in rows:
@@ -94,7 +94,7 @@ def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, 
 
 
 def ways_down(ids: Iterable[int], parents: Mapping[int, int], *, circles: bool = False) -> dict[int, tuple[int, ...]]:
-    """Return the ids from the root, without it, down to each id; ids to which the root does not lead are left out.
+    """Return the ids from the root, without it, down to each id; ids that are not below the root are left out.
 
     Raises UnreadableRow for an id that is below itself, in a damaged table; with ``circles`` it is left out.
     """
@@ -128,7 +128,7 @@ def find_parameters(search: Search) -> dict[str, Any]:
 
 
 def found(rows: Sequence[Row], search: Search) -> Matches:
-    """Return what a search found: each row has how far the scan came, and a match with the nodes down to it."""
+    """Return the matches of a search: each row has the progress of the scan, and a match with the nodes down to it."""
     total, *last = rows[0][:3]
     fit = [row for row in rows if row[4] is not None]
     records = [Record(_nodes(row[6]), *row[7:]) for row in fit]

@@ -1,7 +1,7 @@
 """Paths deeper than one statement can join, resolved piece by piece.
 
-The pieces are read at different instants. So when the end is reached, all guards on the way are
-looked at once more, in one statement: if they still hold, the whole path was true at that instant.
+The pieces are read at different instants. So at the end, one statement checks all guards on the way once more: if they
+still hold, the whole path was true at that instant.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Resolve = Callable[[Sequence[Lookup]], list[Resolved]]
 
 
 def resolve_deep(resolve: Resolve, hold: Callable[[Guards], bool], lookup: Lookup) -> Resolved:
-    """Return what ``resolve`` (a backend's) would for a path of any length."""
+    """Return the result of a backend's ``resolve`` for a path of any length."""
     while True:
         resolved = _walk(resolve, lookup)
         guards = [(n.id, n.scope_version) for n in resolved.nodes]

@@ -1,4 +1,4 @@
-"""What PostgreSQL and SQLite write differently in the statements that they share."""
+"""The parts that PostgreSQL and SQLite write differently in the statements that they share."""
 
 from __future__ import annotations
 

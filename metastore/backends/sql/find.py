@@ -1,9 +1,9 @@
 """The statements that find entities, on both SQL backends: one page, true at one instant.
 
 A page scans a bounded part of an index (of names, or of the children of one parent) and keeps the rows that fit. From
-each of these it climbs to the root, and drops it if it is not live, or not below the scope. So a page costs no more
-than its scan, however large the tree is. Each climb is a look-up by id in a separate sub-select: no plan, made with
-wrong statistics or none, can join them in another way.
+each of these it climbs to the root, and discards a row that is not live, or not below the scope. So a page costs no
+more than its scan, however large the tree is. Each climb is a look-up by id in a separate sub-select: no plan, made
+with wrong statistics or none, can join them in another way.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class FindSql:
         return self._statement(_BELOW_ALL.format(places=self.dialect.places, each=each), self._all_scanned())
 
     def sizes(self, *, families: bool) -> str:
-        """Count names in a range, and what is below an entity (only in some ``families``), each up to a limit."""
+        """Count names in a range, and the entities below an entity (only in some ``families``), each up to a limit."""
         only = f" AND {self.dialect.families}" if families else ""
         below = self.dialect.each("guard", "g", f"g.parent_id = w.id AND g.state = 0{only}")
         return self.dialect.statement(f"""SELECT (SELECT count(*) FROM (SELECT 1 FROM guard g
@@ -78,7 +78,7 @@ class FindSql:
     def _fits(self) -> str:
         """Return the condition on a name. A guard folds if the names below it are compared without case.
 
-        Everything but the catalog itself has that from above, and its key is its name without case.
+        All entities but the catalog itself inherit that, and their key is the name without case.
         """
         exact, folded = self.dialect.fits.format("s.name", ":pattern"), self.dialect.fits.format("s.key", ":folded")
         return f"({exact} OR (s.fold AND s.kind <> 'catalog' AND {folded}))"
@@ -86,7 +86,7 @@ class FindSql:
     def _climb(self) -> str:
         """A scalar: the nodes from a row ``s`` up to the root; NULL if one is not live, or the scope is not above it.
 
-        A drop changes one row, and none below it. What somebody put below itself by hand never reaches the root.
+        A drop changes one row, and no row below it. An entity that was put below itself by hand never reaches the root.
         """
         up = self.dialect.each("guard", "g", "g.id = u.parent_id")
         nodes = self._gathered("u.height, u.id, u.kind, u.name, u.scope_version, u.in_use, u.fold")

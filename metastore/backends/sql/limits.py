@@ -10,13 +10,13 @@ __all__ = ["Limits"]
 
 
 class Limits(NamedTuple):
-    """How many connections there may be, and how long a call waits for one (seconds); None: as long as it may take."""
+    """How many connections there may be, and how long a call waits for one (seconds); None: until its deadline."""
 
     size: int = 10
     max_wait: float | None = None
 
     def exhausted(self) -> PoolExhausted:
-        """Return the error for a call that got none."""
+        """Return the error for a call that got no connection."""
         return PoolExhausted(
             f"no connection became free in time: all {self.size} are in use; call again later, or open the store with "
             "a larger pool_size"

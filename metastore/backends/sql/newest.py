@@ -1,7 +1,7 @@
 """Complete the newest step of each row from the tables, after rows were written below the managers.
 
-Rows of older files do not say where they stood. The past then begins at the newest step, as after the migration that
-added it. So it does if gc had removed history. Else it is as whole as it was.
+Rows of older files do not have their places. The past then begins at the newest step, as after the migration that added
+places. The same holds if gc had removed history. Otherwise the past is as complete as before.
 """
 
 from __future__ import annotations

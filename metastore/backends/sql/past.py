@@ -1,9 +1,9 @@
 """Read the past, on both SQL databases: rows of the operation table as they were at a position.
 
-``operation`` has one row for each version of an entity. It says where the entity was after the step. The rows in
-which an entity took a name also have its key, and an index over (parent, family, key). So a path is followed in two
-looks for each level: who took the name last, and what that entity's newest version was then, which must still have the
-name. A listing goes through all that ever had a name below the parent, and keeps what has it then.
+``operation`` has one row for each version of an entity. It says where the entity was after the step. The rows in which
+an entity took a name also have its key, and an index over (parent, family, key). So a path takes two look-ups for each
+level: the entity that took the name last, and that entity's newest version then, which must still have the name. A
+listing goes through all entities that ever had a name below the parent, and keeps those that have it then.
 
 Every statement also says whether the past at the position is whole, or a pin holds it. Before gc deletes, it raises
 ``past_from``. So a snapshot with the old value has all rows.
@@ -30,9 +30,9 @@ __all__ = ["SqlPast", "as_json", "rows_as_json"]
 
 Row = tuple[Any, ...]
 Fetch = Callable[[str, dict[str, Any]], list[Row]]
-"""Runs a statement with named parameters, and returns its rows."""
+"""A function that runs a statement with named parameters, and returns its rows."""
 Many = Callable[[Sequence[str], Sequence[dict[str, Any]]], dict[str, Any]]
-"""Returns the parameters of ``PastSql.many`` from the columns and the rows."""
+"""A function that returns the parameters of ``PastSql.many`` from the columns and the rows."""
 _LAST = 1 << 62
 """An id beyond all others."""
 
@@ -47,7 +47,7 @@ class SqlPast:
         self._fetch, self._listed, self._many = fetch, listed, many
 
     def resolve(self, at: int, lookups: Sequence[Lookup]) -> list[Resolved]:
-        """Follow paths: those of one length in one statement, at any depth."""
+        """Follow paths of any depth: one statement for all paths of one length."""
         found: dict[Lookup, Resolved] = {}
         for depth in {len(lookup.names) for lookup in lookups}:
             some = list(dict.fromkeys(lookup for lookup in lookups if len(lookup.names) == depth))
@@ -165,7 +165,7 @@ class SqlPast:
         return step(rows[0]) if rows else None
 
     def _kept(self, rows: list[Row]) -> list[Row]:
-        """Return the rows without the word on whether the past is whole, which must say so."""
+        """Return the rows without the column that says whether the past is whole. Raises NotKept if it is not."""
         self._require(rows[0][0])
         return [row[1:] for row in rows if row[1] is not None]
 
@@ -179,7 +179,7 @@ def _node(row: Sequence[Any], at: int) -> Node:
 
 
 def _known(wanted: int, rows: list[Row]) -> Known | None:
-    """Return an entity from the rows that lead down to it; None: something above it is gone, or it is an owned row."""
+    """Return an entity from the rows that lead down to it; None: an ancestor is gone, or the id is an owned row's."""
     if len(rows) > DEEPEST:
         raise too_deep(rows[-1][4], wanted)
     if rows[0][2] != ROOT_ID or rows[-1][6] is None:

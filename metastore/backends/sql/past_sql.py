@@ -42,7 +42,7 @@ class PastSql:
         return (self.dialect.maybe if left else self.dialect.each)("operation", alias, where)
 
     def _made(self, alias: str, table: str = "entity") -> str:
-        """Join who made it: its row as long as there is one, else the first step."""
+        """Join the creator: from the row as long as it exists, else from the first step."""
         row = self.dialect.maybe(table, "e", f"e.id = {alias}.entity_id")
         first = f"f.entity_id = {alias}.entity_id AND f.version = 1 AND e.id IS NULL"
         return f"{row} {self.dialect.maybe('operation', 'f', first)}"
@@ -90,7 +90,7 @@ ORDER BY up.wanted, up.height DESC""")
 
     @cached_property
     def ways(self) -> str:
-        """Each id and what is above it, each once: its parent and its state."""
+        """Each id and its ancestors, each once: its parent and its state."""
         columns = "n.entity_id, n.parent_id, n.state, n.scope_version"
         return self.dialect.statement(f"""WITH RECURSIVE up AS (
   SELECT {columns} FROM {self.dialect.wanted} {self._newest("n", "w.id")}

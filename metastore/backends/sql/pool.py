@@ -3,10 +3,10 @@
 Calls that wait are served in the order in which they came. Without an order, a thread that gives a connection back and
 asks again takes it before the woken one. On a busy pool a call could then wait until its deadline.
 
-Nothing counts what is lent: a place is a loan's while the loan's block runs (:mod:`metastore.block`). So no interrupt
-takes a connection for ever. If an interrupt keeps a loan from giving its connection back, the next call finds the place
-and ends what was left unfinished there. (SQLAlchemy's pool counts, and loses a place to an interrupt between two of its
-lines.)
+The pool does not count loans: a place belongs to a loan while the loan's block runs (:mod:`metastore.block`). So no
+interrupt takes a connection for ever. If an interrupt keeps a loan from giving its connection back, the next call finds
+the place and ends the unfinished work there. (SQLAlchemy's pool counts, and loses a place to an interrupt between two
+of its lines.)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Loan", "Place", "WaitingPool"]
 C = TypeVar("C")
 Settle = Callable[[Any, type[BaseException] | None], bool]
 _LOOKS: Final = 0.1
-"""After how long a call that waits looks by itself (seconds): an interrupt may have hit the one that should wake it."""
+"""After how long a waiting call looks by itself (seconds): an interrupt may have hit the thread that should wake it."""
 
 
 class Place:
@@ -39,17 +39,17 @@ class Place:
 
     def __init__(self) -> None:
         self.connection: Any = None
-        """None: none was opened yet, or it was closed."""
+        """None: no connection was opened yet, or it was closed."""
         self.generation: object = None
         self.wire: Any = None
         """The backend's values that belong to the connection."""
         self.loan: Loan[Any] | None = None
         self.settled = True
-        """The last loan left nothing unfinished."""
+        """Whether the last loan left no unfinished work."""
 
     @property
     def is_lent(self) -> bool:
-        """Whether a loan has it."""
+        """Whether a loan has the place."""
         return self.loan is not None and self.loan.runs
 
     def close(self) -> None:
@@ -101,15 +101,15 @@ class _Waiter(NamedTuple):
 
 
 class WaitingPool:
-    """Has at most ``limits.size`` connections, and keeps all of them.
+    """A pool that has at most ``limits.size`` connections, and keeps all of them.
 
     Raises PoolExhausted if all are lent for too long.
     """
 
     def __init__(self, connect: Callable[[], Any], settle: Settle, limits: Limits, timeout: float) -> None:
-        """``settle`` ends what a loan left, after an error of some type or none; False: never lend it again.
+        """``settle`` ends a loan's unfinished work, after an error of some type or none; False: never lend it again.
 
-        BaseException means that an interrupt kept the loan from saying how it ended.
+        BaseException means that an interrupt kept the loan from reporting its end.
         """
         self.pid = process_id()
         self._connect, self.settle, self._limits = connect, settle, limits
@@ -123,7 +123,7 @@ class WaitingPool:
         finalize(self, _close, self._places, self.pid).atexit = False
 
     def use(self) -> PoolUse:
-        """Return what is in use."""
+        """Return how many connections are in use."""
         lent = sum(place.is_lent for place in list(self._places))
         return PoolUse(self._limits.size, lent, sum(waiter.loan.runs for waiter in list(self._line)))
 
@@ -138,10 +138,10 @@ class WaitingPool:
                 if not place.is_lent:
                     place.close()
 
-    # --- what a loan calls
+    # --- the methods that a loan calls
 
     def take(self, loan: Loan[Any]) -> Place:
-        """Return a place, which is the loan's from now on."""
+        """Return a place, which belongs to the loan from now on."""
         if not self._line:
             with self._changing:
                 place = self._taken(loan)
@@ -160,13 +160,13 @@ class WaitingPool:
             place.connection = self._connect()
 
     def put_back(self, place: Place) -> None:
-        """End the use of a place, and let the call that waits longest have it."""
+        """End the use of a place, and give it to the call that has waited longest."""
         place.loan = None
         if self._line:
             self._wake()
 
     def _taken(self, loan: Loan[Any]) -> Place | None:
-        """Let a place be the loan's, best one with something unfinished, which may block others; None: all are lent."""
+        """Give the loan a place, preferably one with unfinished work, which may block others; None: all are lent."""
         found = None
         for place in self._places:
             if place.loan is None or not place.loan.runs:

@@ -1,7 +1,7 @@
 """The reads that PostgreSQL and SQLite answer with the same statements, written in the dialect of each.
 
-A database says how it runs a statement, and how it sends a list of ids and a set of guards. Where its answer needs
-another statement, another number of statements, or other parameters, it has the read itself.
+Each database defines how it runs a statement, and how it sends a list of ids and a set of guards. If a read needs
+another statement, another number of statements, or other parameters, the database implements that read itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ __all__ = ["Questions", "Rows", "Texts"]
 Rows = list[tuple[Any, ...]]
 Values = dict[str, Any]
 _FEW = 2000
-"""Up to so many children that a user sees are looked up one by one; of more of them, some come soon in their order."""
+"""Up to this many children that a user sees are looked up one by one.
+
+Of more of them, a scan in order finds some soon.
+"""
 
 
 class Texts:
@@ -215,7 +218,7 @@ class Questions(ABC):
         values = {"entity_id": entity_id, "after": after, "page_size": limit}
         return [step(row) for row in self._rows(self.sql.read.history, values)]
 
-    # --- what a database says
+    # --- the methods of each database
 
     @abstractmethod
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
@@ -247,7 +250,7 @@ class Questions(ABC):
     @staticmethod
     @abstractmethod
     def _pattern(glob: str) -> str:
-        """Return a glob as this database matches it."""
+        """Return a glob as a pattern of this database."""
 
 
 def _below(parent_id: int, kind: str, family: str, after: str, limit: int) -> Values:
@@ -255,7 +258,7 @@ def _below(parent_id: int, kind: str, family: str, after: str, limit: int) -> Va
 
 
 def _after_id(state: int, after: tuple[str, int]) -> Values:
-    """Return what else orders a page: several children that are gone may have one name."""
+    """Return the further order of a page: several dropped children may have the same name."""
     return {} if state == LIVE else {"after_id": after[1]}
 
 

@@ -49,7 +49,7 @@ class ReadSql:
         return self.dialect.statement(f"SELECT {nodes}, {ENTITY}{self._counted(held)} FROM {self._path(depth)}")
 
     def _path(self, depth: int) -> str:
-        """Return what follows FROM for one path: the guards of its nodes, and the entity of the last."""
+        """Return the text after FROM for one path: the guards of its nodes, and the entity of the last."""
         levels = "".join(_level(n, f":f{n}", f":n{n}", f":k{n}") for n in range(2, depth + 1))
         return f"""guard g1
 {levels}LEFT JOIN entity e ON e.id = g{depth}.id
@@ -58,8 +58,8 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
     def resolve_rights(self, depth: int, rights: Callable[[str, str], str], gathered: str) -> str:
         """One path as above, and as JSON the rights of a user there.
 
-        ``rights`` makes the rows' statement of where the places are and of the metalake's id; ``gathered`` gathers its
-        rows.
+        ``rights`` makes the statement of the rows from the table of places and the metalake's id; ``gathered`` gathers
+        its rows.
         """
         numbers = range(1, depth + 1)
         columns = ", ".join(f"g{n}.{c} AS {c}{n}" for n in numbers for c in _NODE_COLUMNS)
@@ -74,7 +74,7 @@ SELECT {found}, {_VERSIONED.format("p")}, (SELECT {gathered} FROM ({rows}) AS q)
         return f"({' UNION ALL '.join(f'SELECT {column} AS id FROM path' for column in columns)}) AS w"
 
     def _counted(self, held: bool) -> str:
-        """Return a column that counts the guards that hold, if it is asked for."""
+        """Return a column that counts the guards that hold, or no column."""
         return f", ({self.dialect.held}) AS held" if held else ""
 
     @cached_property
@@ -103,7 +103,7 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
 
     @cached_property
     def has_children(self) -> str:
-        """Whether an entity has children besides some, that are live or being dropped in steps."""
+        """Whether an entity has children, other than some, that are live or being dropped in steps."""
         sql = f"""SELECT EXISTS (SELECT 1 FROM guard
   WHERE parent_id = :entity_id AND (state = 0 OR state = 3) AND id NOT IN ({self.dialect.ids}))"""
         return self.dialect.statement(sql)
@@ -214,9 +214,9 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""")
 
     @cached_property
     def feed_bare(self) -> str:
-        """The same without the documents, which may have a megabyte each; a relation's says what it connects.
+        """The same without the documents of up to a megabyte; a relation's stays, because it says what it connects.
 
-        Without who made each entity as well, which takes most blocks of the other one.
+        Also without the creator of each entity, for which the other statement reads most of its blocks.
         """
         steps = STEPS.replace(_MADE, "NULL AS created_by, NULL AS created_at")
         steps = steps.replace("o.doc,", "CASE WHEN o.other_id IS NULL THEN NULL ELSE o.doc END AS doc,")
@@ -228,7 +228,7 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""")
         return self.feed_bare.replace("o.changes,", "NULL AS changes,")
 
     def feed_with(self, *, docs: bool, changes: bool) -> str:
-        """Return the one of these with as much text as is asked for."""
+        """Return the one of these statements with the wanted amount of text."""
         return self.feed if docs else self.feed_bare if changes else self.feed_barest
 
     @cached_property
@@ -238,5 +238,5 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""")
 
     @cached_property
     def steps(self) -> str:
-        """What one operation wrote."""
+        """The steps that one operation wrote."""
         return self.dialect.statement(self.named_steps + "WHERE o.operation_id = :operation_id ORDER BY o.ordinal")

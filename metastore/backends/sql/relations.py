@@ -1,8 +1,8 @@
 """The statements that read and sweep relations, on both SQL databases.
 
 A relation's ends come with their chains of ancestors as JSON, one array for each node: (height, id, kind, name, scope
-version, in use, fold, state). So a statement returns a relation with all that its liveness rests on, at one instant,
-however deep the ends lie.
+version, in use, fold, state). So a statement returns a relation with everything that decides whether it is live, at one
+instant and at any depth.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _node(values: Row) -> tuple[Node, int]:
 
 
 def _end(nodes: Iterable[Row] | None) -> End:
-    """Return the end to which nodes lead, which come in no order."""
+    """Return the end to which nodes lead; the nodes come in no order."""
     return end_of([_node(values) for values in sorted(nodes or (), key=lambda v: -v[0])])
 
 
@@ -202,7 +202,7 @@ def _near(values: Row) -> End:
 
 
 def related(rows: Sequence[Row]) -> Related | None:
-    """Return what one entity is related to."""
+    """Return one entity and the relations that go from it."""
     if not rows or rows[0][0] is None:
         return None
     *nodes, doc, relations = rows[0]
@@ -219,7 +219,7 @@ def owning(rows: Sequence[Row]) -> Owning | None:
 
 
 def relating(rows: Sequence[Row]) -> Relating | None:
-    """Return a page of what is related to one entity, or what it is related to."""
+    """Return a page of the relations that lead to one entity, or that go from it."""
     if rows[0][0] is None:
         return None
     parent = cache(lambda text: [_node(v) for v in sorted(json.loads(text or "[]"), key=lambda v: -v[0])])
@@ -242,7 +242,7 @@ def relations(rows: Iterable[Row]) -> list[RelationRecord]:
 
 
 def sweep(rows: Sequence[Row], deleted: int) -> Sweep:
-    """Return what a sweep found."""
+    """Return the result of a sweep."""
     docs = {row[4]: row[3] for row in rows if row[3] is not None}
     columns = [(row[0], row[2], docs[row[4]]) for row in rows if row[2] and not row[1] and row[4] in docs]
     return Sweep(rows[-1][0] if rows else None, deleted, tuple(columns))

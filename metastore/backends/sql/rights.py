@@ -1,6 +1,6 @@
-"""The statement that reads a user's rights, on both SQL databases, and what its rows mean.
+"""The statement that reads a user's rights, on both SQL databases, and the meaning of its rows.
 
-Users, groups and roles count while they are live; the object that is asked about counts in any state.
+Users, groups and roles count while they are live; the object in question counts in any state.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ __all__ = ["decoded", "nodes", "statement"]
 
 _MEMBER, _ROLE, _OWNER, _GRANT = range(4)
 _FEW = 100
-"""Up to so many roles of a user are few."""
+"""Up to this many roles of a user count as few."""
 _LEVELS = (_FEW, 10 * _FEW, 100 * _FEW)
-"""How far two ways are counted, step by step, to find the shorter one."""
+"""The limits up to which two ways are counted, step by step, to find the shorter one."""
 
 
 def statement(dialect: Dialect, places: str, *, below: bool = False, lake: str = ":lake") -> str:
     """Return the statement. ``below``: for the children of an entity too; ``lake``: the metalake's id.
 
-    ``places`` is a table ``w`` with an ``id``. Each join looks up for each row to its left: so the cost follows the
-    places and the user's roles, not what else these or others grant.
+    ``places`` is a table ``w`` with an ``id``. Each join looks up for each row to its left: so the cost depends on the
+    places and the user's roles, not on other grants of these or other roles.
     """
     each = dialect.each
     way, children = _below(each) if below else ("", "")
@@ -70,7 +70,7 @@ SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM {places}
 
 
 def _below(each: Callable[[str, str, str], str]) -> tuple[str, str]:
-    """Return the table ``way``, and the selects of what the user owns and is granted among the children of ``:below``.
+    """Return the table ``way``, and the selects of the user's ownerships and grants among the children of ``:below``.
 
     There are two ways: from all that the user has anywhere, and from the children. A row of ``way`` says which is the
     shorter. It is in the first condition of each join, so that the longer way reads nothing.
@@ -111,7 +111,7 @@ way AS (SELECT {_are_fewer(all_children(""), f"{one} {owned}")} AS owns,
 
 
 def _are_fewer(some: str, others: str) -> str:
-    """Return what is 1 if ``some`` has fewer rows than ``others``, else 0: by orders of magnitude, up to a last one.
+    """Return an expression: 1 if ``some`` has fewer rows than ``others``, or 0; by order of magnitude, up to a limit.
 
     Each is counted only a little further than the shorter one is long.
     """
@@ -126,7 +126,7 @@ def _are_fewer(some: str, others: str) -> str:
 
 
 def nodes(dialect: Dialect) -> str:
-    """Return the statement that reads each wanted entity and what is above it, each once, with its parent."""
+    """Return the statement that reads each wanted entity and its ancestors, each once, with its parent."""
     columns = f"{NODE.format('g')}, g.parent_id"
     up = dialect.each("guard", "g", "g.id = up.parent_id AND g.id <> 0")
     return dialect.statement(f"""WITH RECURSIVE up AS (
@@ -138,7 +138,7 @@ SELECT * FROM up WHERE id <> 0""")
 
 
 def decoded(rows: Iterable[Sequence[Any]]) -> RightRows:
-    """Return what the statement's rows mean."""
+    """Return the rights in the statement's rows."""
     rights = RightRows([], [], [], [])
     for what, one, other, number, word, name in rows:
         if what == _MEMBER:

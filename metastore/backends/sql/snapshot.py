@@ -1,6 +1,6 @@
 """The statements of ``Backend.snapshot``, the same for PostgreSQL and SQLite.
 
-Names of tables and columns come from our own code; a test compares them with what is declared.
+Names of tables and columns come from our own code; a test compares them with the declared tables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SQLITE_NUMBERS = "SELECT last_id, last_seq FROM info"
 def select(table: str, columns: Sequence[str], order: Sequence[str], among: str | None = None) -> str:
     """Return the statement for ``columns`` of all rows with a value in the first of ``order``, so ordered.
 
-    ``among`` is how the dialect says that the value is one of the ids in its one parameter.
+    ``among`` is the dialect's condition that the value is one of the ids in its one parameter.
     """
     where = f"{order[0]} {among or 'IS NOT NULL'}"
     return f"SELECT {', '.join(columns)} FROM {table} WHERE {where} ORDER BY {', '.join(order)}"

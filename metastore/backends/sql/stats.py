@@ -25,7 +25,7 @@ __all__ = ["postgres_stats", "sqlite_stats"]
 
 
 Fetch = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]
-"""Runs a statement with named parameters, and returns its rows."""
+"""A function that runs a statement with named parameters, and returns its rows."""
 
 _COMMON = """
 -- The database's clock, read once.

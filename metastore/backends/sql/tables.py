@@ -54,7 +54,7 @@ _Ids = ARRAY(BigInteger()).with_variant(Text(), "sqlite")
 
 
 def _audit() -> Iterator[Column[Any]]:
-    """Yield the columns that say who made a row and who changed it last, and when."""
+    """Yield the columns with the creator and the last modifier of a row, and the times."""
     for done in ("created", "modified"):
         yield Column(f"{done}_by", Text)
         yield Column(f"{done}_at", _Id, nullable=False)

@@ -1,4 +1,4 @@
-"""The statement that says what was committed since a position."""
+"""The statement that returns the steps committed since a position."""
 
 from __future__ import annotations
 

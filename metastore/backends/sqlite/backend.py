@@ -67,7 +67,7 @@ class SqliteBackend(SqliteReads):
         super().__init__(database, timeout, clock, limits)
         self._origin: Origin | None = None
         self._run = str(clock.operation_id())
-        """Each store is a run: a file may be put back between two."""
+        """Each store counts as a run: between two stores, a backup of the file may be put back."""
         self._group = GroupCommit(self.pool, clock)
 
     # --- commit
@@ -127,7 +127,7 @@ class SqliteBackend(SqliteReads):
 
     @property
     def notices(self) -> None:
-        """Nobody sends notices: those in line look at intervals."""
+        """Return None: this backend sends no notices, so those in line look at intervals."""
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
         return self._written(lambda connection, now: tickets.queue(connection, ids, patience, now))
@@ -145,7 +145,7 @@ class SqliteBackend(SqliteReads):
         return self._written(lambda connection, now: intents.forbid(connection, operation_id, life, now))
 
     def confirm(self, operation_id: UUID) -> list[Step]:
-        """Read: what can be read is in the file."""
+        """Read: every readable row is in the file."""
         return self.steps(operation_id)
 
     def cancel(self, operation_id: UUID) -> bool:
@@ -298,7 +298,7 @@ class SqliteBackend(SqliteReads):
         return self._origin or self.identify()
 
     def identify(self) -> Origin:
-        """The feed's epoch and the file's number (inode): a copy of the file has the same epoch."""
+        """Return the feed's epoch and the file's number (inode): a copy of the file has the same epoch."""
         database = f"{self.feed_start()[0]}/{self.pool.file_number}"
         if self._origin is None or self._origin.database != database:
             self._origin = Origin(database, run=self._run)

@@ -1,6 +1,6 @@
 """Check the preconditions of a commit on SQLite, before it writes: it fails at the first one that does not hold.
 
-As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile: what a check saw stays true.
+As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile: the result of a check stays true.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ __all__ = [
 T = TypeVar("T")
 
 TAKEN = "(state = 0 OR state = 3)"
-"""Entities that keep their name and fill their parent: live ones, and those that are being dropped in steps. As the
-index has it."""
+"""Entities that keep their name and fill their parent: live ones, and those that are being dropped in steps.
+
+The same condition as in the index.
+"""
 
 _LOOKS = 100
 """After how many rows the clock is read."""
@@ -72,7 +74,10 @@ def in_time(items: Sequence[T]) -> Iterator[T]:
 CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
   quiet_until = :now + min(max({QUIET}, min(:now, marked_until) - marked_at), {LONGEST_QUIET})"""
 THEIR_TURN = f"(quiet_until > :now AND quiet_until <= :now + {LONGEST_QUIET})"
-"""Whether it is the others' turn on a guard. One that would last longer dates from before the clock was set back."""
+"""Whether others have their turn on a guard.
+
+A turn that would last too long dates from before the clock was set back.
+"""
 # What an exclusive operation checks before it goes on: its own scope version, a mark, the others' turn.
 STAND = f"SELECT scope_version, mark, {THEIR_TURN} FROM guard WHERE id = :id"
 
@@ -91,7 +96,7 @@ _NEWEST = f"""SELECT id FROM guard WHERE parent_id = ? AND kind = ? AND family =
 
 
 def take_row(connection: Any, caller: Caller | None, operation_id: UUID, claim: int, now: int) -> None:
-    """Check a caller's operation id, and make room for the operation's row: there is none, or it was claimed."""
+    """Check a caller's operation id, and make room for the operation's row: no row exists, or it was claimed."""
     if caller is not None:
         ((forgotten,),) = connection.execute("SELECT forgotten FROM info").fetchall()
         if not forgotten + DRIFT <= caller.issued <= now + DRIFT:
@@ -108,7 +113,7 @@ def take_row(connection: Any, caller: Caller | None, operation_id: UUID, claim: 
 
 
 def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | None) -> None:
-    """Refuse what does not hold: a scope version, or another operation's mark."""
+    """Refuse a guard that does not hold: its scope version differs, or it carries another operation's mark."""
     for guard in in_time(guards):
         row = connection.execute("SELECT scope_version, mark FROM guard WHERE id = ?", (guard.id,)).fetchone()
         if row is None or row[0] != guard.scope_version:
@@ -118,7 +123,7 @@ def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | 
 
 
 def check_scope(connection: Any, commit: Commit, now: int) -> None:
-    """Refuse a commit whose mark is gone; without a mark, one whose turn it is not."""
+    """Refuse a commit whose mark is gone; without a mark, refuse one that does not have its turn."""
     if commit.held is not None:
         if _mark(connection, commit.held) != str(commit.operation_id):
             raise PreconditionFailed("marked", commit.held)
@@ -129,7 +134,7 @@ def check_scope(connection: Any, commit: Commit, now: int) -> None:
 
 
 def check_leases(connection: Any, commit: Commit) -> None:
-    """Refuse a token that the lease has no longer; note what was staged as published."""
+    """Refuse a token that the lease no longer has; note the staged values as published."""
     for lease in commit.leases:
         sql = "SELECT 1 FROM lease WHERE name = ? AND token = ? AND incarnation = ?"
         if connection.execute(sql, (lease.name, lease.token, lease.incarnation)).fetchone() is None:
@@ -141,7 +146,7 @@ def check_leases(connection: Any, commit: Commit) -> None:
 
 
 def check_read(connection: Any, read: Read) -> None:
-    """Refuse a read that is not true any more."""
+    """Refuse a read that is no longer true."""
     if isinstance(read, Relations):
         relations.check(connection, read)
     else:
@@ -181,7 +186,7 @@ def _check_other_read(connection: Any, read: Expect | Absent | Listing | Childre
 
 
 def check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
-    """Refuse an update of what has another version, a mark, pending intents, another's turn, or children."""
+    """Refuse an update of an entity with another version, a mark, pending intents, another's turn, or children."""
     row = run("SELECT version FROM entity WHERE id = ?", (write.id,)).fetchone()
     if row is None or row[0] != write.version:
         raise PreconditionFailed("self", write.id, row and row[0])

@@ -1,7 +1,7 @@
 """Apply a commit on SQLite, inside a transaction that excludes all other writers.
 
 BEGIN IMMEDIATE has taken SQLite's one lock for writers before anything here runs. So no row needs a lock, every check
-sees the newest committed rows, and what it saw stays true until COMMIT. Positions in the feed are drawn in the same
+sees the newest committed rows, and its result stays true until COMMIT. Positions in the feed are drawn in the same
 transaction, hence without gaps.
 """
 

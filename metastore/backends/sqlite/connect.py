@@ -1,7 +1,7 @@
 """Connections to SQLite: opened, pooled, and their errors translated, in one place.
 
-WAL, ``synchronous=FULL``, a busy time-out, and transactions that are only what we begin. A
-connection is never carried over a fork: that loses commits.
+WAL, ``synchronous=FULL``, a busy time-out, and only transactions that this program begins. A connection is never
+carried over a fork: that loses commits.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Pool:
             )
 
     def _check_there(self) -> None:
-        """Raise BackendUnavailable if the path leads to another file now: writes would go to a file without a name."""
+        """Raise BackendUnavailable if the path leads to another file now: writes would go to a deleted file."""
         if self._in_memory:
             return
         there = _identity(self._database)
@@ -124,10 +124,10 @@ class Pool:
 
     @cached_property
     def file_number(self) -> int:
-        """The file's number in its file system, which a copy does not share; in memory, one for this pool."""
+        """The file's number in its file system, which a copy does not share; in memory, a number of this pool."""
         try:
             return id(self) if self._in_memory else Path(self._database).stat().st_ino
-        except OSError:  # the file is gone: open connections go on without it
+        except OSError:  # the file is gone: open connections continue without it
             return 0
 
     def _new_pool(self) -> WaitingPool:
@@ -236,7 +236,7 @@ class Pool:
             connection.execute(f"PRAGMA busy_timeout = {int(min(self._timeout, _LONGEST) * 1000)}")
 
     def close(self) -> None:
-        """Close the connections that are not lent; no more are."""
+        """Close the connections that are not lent; lend no more."""
         self._closed = True
         self._close_idle()
 
@@ -245,7 +245,7 @@ class Pool:
             self._pool.close_idle()
 
     def before_fork(self) -> None:
-        """Let a child inherit no connection: it would take the locks of its parent for its own.
+        """Let a child inherit no connection: it would treat its parent's locks as its own.
 
         When the parent closes the file then, SQLite removes the log that the child goes on to write.
         """
@@ -283,7 +283,7 @@ os.register_at_fork(before=_before_fork, after_in_parent=FORKS.after_in_parent, 
 
 
 def _use_wal(connection: Any, patience: float) -> None:
-    """Switch to WAL, if the file is not in it yet; one that cannot be written stays as it is, and can be read.
+    """Switch to WAL, if the file is not in this mode yet; a read-only file stays as it is, and can be read.
 
     SQLite does not wait (busy_timeout) for a process that opens a new file at the same moment: this function does.
     """
@@ -303,7 +303,7 @@ def _use_wal(connection: Any, patience: float) -> None:
 
 
 def _identity(database: str) -> tuple[int, int] | None:
-    """Return which file a path leads to; None: to none."""
+    """Return the identity of the file at a path; None: no file."""
     try:
         stat = os.stat(database)  # noqa: PTH116  (on each loan: Path takes longer)
         return stat.st_dev, stat.st_ino
@@ -312,7 +312,7 @@ def _identity(database: str) -> tuple[int, int] | None:
 
 
 def _state(database: str) -> tuple[int, ...]:
-    """Return what shows that a file has changed, and last the size of the log beside it."""
+    """Return values that change when a file changes; the last is the size of the log beside it."""
     try:
         stat = os.stat(database)  # noqa: PTH116  (on each loan: Path takes longer)
         log = Path(f"{database}-wal")

@@ -1,4 +1,4 @@
-"""Copy a SQLite database into one file, and put such a file back in its place.
+"""Copy a SQLite database into one file, and restore the database from such a file.
 
 A database is more than its file: it has a log (``-wal``) beside it. SQLite writes the copy, with what is in the log. A
 copy is put back only while no program has the database open, and the log of the state before it goes: SQLite would
@@ -26,7 +26,7 @@ _PATIENCE: Final = 5.0
 """How long to wait for a lock (seconds)."""
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 _PART: Final = ".part"
-"""How the name of a file ends that is not whole yet."""
+"""The suffix of a file that is not complete yet."""
 
 
 def back_up(database: str, target: Path) -> None:
@@ -42,7 +42,7 @@ def back_up(database: str, target: Path) -> None:
 
 
 def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
-    """Put the state of ``source``, which :func:`back_up` wrote, in the place of the database's.
+    """Replace the database's state with the state of ``source``, which :func:`back_up` wrote.
 
     ``dry_run``: only check the source.
 
@@ -58,7 +58,7 @@ def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
 
 
 def _write(source: str, target: Path) -> None:
-    """Let SQLite copy a database to ``target``; the whole copy is there, and on the disk, or none of it."""
+    """Let SQLite copy a database to ``target``: either the whole copy exists, on the disk, or no file does."""
     part = target.with_name(target.name + _PART)
     try:
         part.unlink(missing_ok=True)
@@ -85,7 +85,7 @@ def _write(source: str, target: Path) -> None:
 
 
 class _Patience:
-    """Ends a copy whose source another program keeps locked: the driver alone would try for ever."""
+    """The end of a copy whose source another program keeps locked: the driver alone would try for ever."""
 
     def __init__(self, source: str) -> None:
         self._source, self._ends = source, SYSTEM.monotonic() + _PATIENCE
@@ -110,13 +110,13 @@ def _connect(file: str) -> Any:
 
 
 def _problem(connection: Any) -> str | None:
-    """Return the first thing that SQLite's own check finds; None: nothing."""
+    """Return the first finding of SQLite's own check; None: it finds nothing."""
     ((found,), *_) = connection.execute("PRAGMA integrity_check(1)").fetchall()
     return None if found == "ok" else str(found)
 
 
 def _check(source: Path) -> None:
-    """Check that a file is one of this program's databases, and whole."""
+    """Check that a file is one of this program's databases, and is complete."""
     if not source.is_file():
         raise InvalidArgument(f"there is no backup {source}; check the path")
     try:
@@ -135,7 +135,10 @@ def _check(source: Path) -> None:
 
 @contextmanager
 def _alone(database: str) -> Iterator[None]:
-    """Hold the database alone, its log emptied and removed. A file that SQLite cannot read counts as missing."""
+    """Hold the database exclusively, with its log emptied and removed.
+
+    A file that SQLite cannot read counts as missing.
+    """
     if not Path(database).is_file():
         yield
         return

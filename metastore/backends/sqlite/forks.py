@@ -5,7 +5,7 @@ takes the parent's locks for its own. Then it waits for a writer that it believe
 into a log that the parent removes.
 
 So a fork waits until the calls under way have given their connections back, and calls that begin meanwhile wait for the
-fork. After ``PATIENCE`` the fork goes on without them, and its child is told (:meth:`Forks.check`).
+fork. After ``PATIENCE`` the fork continues without them, and the child learns of it (:meth:`Forks.check`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Forks:
         self._uses.pop(use, None)
 
     def _threads(self) -> list[int]:
-        """Return the thread of each connection in use. A block that an interrupt ended is none any more."""
+        """Return the thread of each connection in use. A block that an interrupt ended no longer counts."""
         uses = list(self._uses.items())  # copied in one step: other threads change it
         for use, _ in uses:
             if not use.runs:
@@ -62,7 +62,10 @@ class Forks:
         return [thread for use, thread in uses if use.runs]
 
     def before(self) -> None:
-        """Let no connection be lent from now on; wait for those of other threads. (The own ones cannot come back.)"""
+        """Let no connection be lent from now on; wait for those of other threads.
+
+        (This thread's own cannot come back.)
+        """
         me = threading.get_ident()
         with self._mutex:
             self._over.clear()

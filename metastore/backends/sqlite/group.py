@@ -4,12 +4,12 @@ The first thread *leads*: it begins to write at once. Changes that come meanwhil
 SQLite's one lock for writers, it takes the changes that wait by then. It makes them one after the other in its own
 transaction, and commits once. Then a thread whose change came too late leads.
 
-A large change has a transaction for itself. Small ones that came before it are committed first. Those behind it wait
-for it alone.
+A large change has a transaction for itself. Small changes that came before it are committed first. Only the changes
+behind it wait for it.
 
 Each change has a savepoint: a change that fails is rolled back alone, and affects no other. A change runs with the
-deadline of the thread that asked for it. Nobody gets an answer before the COMMIT, so that a group means what its
-changes mean one after the other. If the transaction fails as a whole, each of the others goes alone, and meets its own
+deadline of the thread that asked for it. No thread gets an answer before the COMMIT, so a group has the same effect as
+its changes one after the other. If the transaction fails as a whole, each of the others goes alone, and meets its own
 error. An error of the COMMIT itself is the answer to all.
 
 A thread leads while its block runs (:mod:`metastore.block`). If an interrupt ends the block, the waiting threads see
@@ -40,13 +40,13 @@ Change = Callable[[Any, int], Any]
 MOST: Final = 64
 """How many changes share a transaction at most."""
 _PATIENCE: Final = 1.0
-"""After how long without any move a thread that waits leads beside the leader (seconds): that may be stuck."""
+"""After how long without a move a waiting thread leads beside the leader, which may be stuck (seconds)."""
 _LOOKS: Final = 0.1
 """How often a thread that waits looks whether another leads (seconds)."""
 
 
 class Written(Protocol):
-    """Runs a function of a connection and the time in a transaction that writes; raises errors as the caller's."""
+    """A function that runs a change (of connection and time) in a writing transaction; raises the caller's errors."""
 
     def __call__(self, change: Callable[[Any, int], T], /) -> T: ...
 
@@ -60,22 +60,22 @@ class _Turn(Block):
         return self
 
     def end(self, *_: object) -> None:
-        """Do nothing: it matters only that the turn runs no more."""
+        """Do nothing: it matters only that the turn no longer runs."""
 
 
 class _Fate:
-    """What became of a transaction that several changes share.
+    """The outcome of a transaction that several changes share.
 
     The results of the changes count only if the transaction was committed.
 
-    An interrupt may end its thread anywhere, and a second one what the thread does about the first.
+    An interrupt may end its thread anywhere, and a second interrupt may end the handling of the first.
     """
 
     sent = False
-    """Whether its COMMIT was sent. Without ``done`` it is in doubt."""
+    """Whether its COMMIT was sent. Without ``done`` its outcome is in doubt."""
     done = False
     error: BaseException | None = None
-    """Of the COMMIT."""
+    """The error of the COMMIT."""
 
 
 class _Job:
@@ -87,13 +87,13 @@ class _Job:
         self.waker = ThreadWaker()
         self.leads = False
         self.leader: _Turn | None = None
-        """The thread that makes it, if that is not its own."""
+        """The turn of the leader that makes it, if that is not its own."""
         self.fate = _Fate()
         self.value: Any = None
         self.error: BaseException | None = None
 
     def make(self, fate: _Fate, connection: Any, now: int) -> None:
-        """Make the change behind a savepoint. Raises what ended the whole transaction."""
+        """Make the change after a savepoint. Raises the error that ended the whole transaction."""
         self.fate = fate
         connection.execute("SAVEPOINT one")
         try:
@@ -108,7 +108,7 @@ class _Job:
 
     @property
     def answered(self) -> bool:
-        """Whether there is an answer, once the leader has made it. False: nothing was committed."""
+        """Whether there is an answer, after the leader has made the change. False: nothing was committed."""
         return self.fate.sent
 
     def answer(self) -> Any:
@@ -122,7 +122,7 @@ class _Job:
 
 
 def _in_doubt() -> Exception:
-    """Return the error that says: it may or may not have been applied."""
+    """Return the error for a change that may or may not have been applied."""
     error: Exception = DRIVER.OperationalError("the thread that sent the COMMIT was interrupted")
     error.sqlite_errorcode = SQLITE_IOERR  # type: ignore[attr-defined]
     return error
@@ -143,7 +143,7 @@ class GroupCommit:
         self._queue: deque[_Job] = deque()
 
     def run(self, change: Callable[[Any, int], T], *, large: bool = False) -> T:
-        """Make a change in a transaction; return what it returns. Raises what it raises, and the driver's errors.
+        """Make a change in a transaction; return its result. Raises its errors, and the driver's.
 
         ``large``: it has a transaction for itself.
         """
@@ -162,7 +162,7 @@ class GroupCommit:
         return self._leader is not None and self._leader.runs
 
     def _queued(self, change: Change, turn: _Turn, large: bool) -> _Job | None:
-        """Put a change into the queue; None: it leads."""
+        """Put a change into the queue; None: its thread leads."""
         with self._mutex:
             if not self._is_led:
                 self._leader = turn
@@ -224,7 +224,7 @@ class GroupCommit:
         return self._answer(jobs[0])
 
     def _end(self, waiting: list[_Job]) -> None:
-        """Resign, and wake those that wait for an answer: all of them, whatever interrupts this thread meanwhile."""
+        """Resign, and wake all that wait for an answer, even if interrupts hit this thread meanwhile."""
         leads, interrupt = True, None
         while leads or waiting:
             try:
@@ -259,7 +259,7 @@ class GroupCommit:
             raise
 
     def _take(self, jobs: list[_Job]) -> None:
-        """Add those that wait, as many as fit."""
+        """Add the waiting changes, as many as fit."""
         with self._mutex:
             self._moves += 1
             turn = jobs[0].turn
@@ -272,7 +272,7 @@ class GroupCommit:
                     jobs.append(job)
 
     def _resign(self) -> None:
-        """Let the one that waits longest lead."""
+        """Let the thread that has waited longest lead."""
         with self._mutex:
             self._moves += 1
             while self._queue and not self._queue[0].turn.runs:

@@ -178,7 +178,7 @@ def set_mark(connection: Any, mark: Mark, now: int) -> Result:
 
 
 def marked(row: tuple[Any, ...], now: int) -> Marked:
-    """Return what is in the way from (id, mark, until)."""
+    """Return the obstacle from (id, mark, until)."""
     return Marked(row[0], None if row[1] is None else UUID(row[1]), (row[2] - now) / 1e6)
 
 

@@ -42,7 +42,7 @@ _LOOKS = 0.02
 
 _COLUMNS = "name, id, token, owner, incarnation, acquired_at, expires_at"
 _ALIVE = f"alive_until > :now AND alive_until <= :now + {ALIVE}"
-"""Whether a waiter is alive: it looked not long ago, and not in the future of a clock that was set back."""
+"""Whether a waiter is alive: its last look is recent, and not ahead of a clock that was set back."""
 _WAITING = f"(SELECT count(*) FROM lease_waiter w WHERE w.name = lease.name AND {_ALIVE})"
 _BY_NAME = f"SELECT {_COLUMNS}, {_WAITING} FROM lease WHERE name IN (SELECT value FROM json_each(:names)) ORDER BY name"
 _AFTER = (

@@ -1,4 +1,4 @@
-"""Pins and consumers on SQLite: what :mod:`metastore.port.past` says, each change in a transaction that writes."""
+"""Pins and consumers on SQLite: :mod:`metastore.port.past`, each change in a transaction that writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read from SQLite: each question is one statement, or several in one read transaction."""
+"""Read from SQLite: each read is one statement, or several in one read transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relations on SQLite: writing them inside a commit's transaction, the reads, and what gc does."""
+"""Relations on SQLite: the writes inside a commit's transaction, the reads, and the statements of gc."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write(
 
 
 def check(connection: Any, read: Relations) -> None:
-    """Raise if the relations at an entity are others than a transaction saw."""
+    """Raise PreconditionFailed if the relations at an entity differ from those that a transaction saw."""
     end = "to_id" if read.incoming else "from_id"
     slot, values = ("", ()) if read.slot is None else (" AND slot = ?", (read.slot,))
     sql = f"SELECT id, version FROM relation WHERE {end} = ? AND kind = ?{slot}"

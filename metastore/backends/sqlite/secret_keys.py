@@ -1,4 +1,4 @@
-"""Data keys on SQLite: what :mod:`metastore.port.secret_keys` says, each change in a transaction that writes."""
+"""Data keys on SQLite: :mod:`metastore.port.secret_keys`, each change in a transaction that writes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SqliteSecretKeys:
     def erase(self) -> bool:
         """Write the file again without its free space, and empty the log: both have earlier rows in them until then.
 
-        A process that reads at an earlier instant, or writes for too long, prevents it.
+        A process that reads at an earlier instant, or writes for too long, prevents that.
         """
         try:
             with self._pool.connection() as connection:

@@ -1,6 +1,6 @@
 """Read rows with text that is not UTF-8, which a failing disk or a change by hand leaves in a SQLite file.
 
-Python's driver raises for such a text, and does not say which row it is in. Here the row comes back so that its reader
+Python's driver raises for such a text, and does not say which row it is in. Here the row is returned, and its reader
 raises the error that names it: its document, or its changes, is a :class:`NotUtf8`.
 """
 
@@ -66,14 +66,14 @@ def lenient(connection: Any) -> Iterator[LenientReader]:
 
 
 class LenientReader:
-    """Reads rows with any text."""
+    """A reader of rows with any text."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._found = False
 
     def decoded(self, text: bytes) -> str | NotUtf8:
-        """Return what the driver gives for a text."""
+        """Return the value of the driver for a text."""
         try:
             return text.decode()
         except UnicodeDecodeError:

@@ -34,7 +34,7 @@ _LINE = """WITH before AS (SELECT * FROM ticket
 
 
 def stands(connection: Any, entity_id: int, now: int) -> bool:
-    """Whether a ticket hinders those that have none."""
+    """Whether a ticket hinders commits without one."""
     return connection.execute(_HINDERS, {"id": entity_id, "own": None, "now": now}).fetchone() is not None
 
 

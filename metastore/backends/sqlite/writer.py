@@ -46,7 +46,7 @@ def next_seq(connection: Any) -> int:
 
 
 class Writer:
-    """Applies writes one by one."""
+    """The writes of one commit, applied one by one."""
 
     def __init__(self, connection: Any, commit: Commit, now: int) -> None:
         self._connection = connection
@@ -83,7 +83,7 @@ class Writer:
         return self._log(write, row_id, 1, None, (1, True, write.doc, *place))
 
     def _by_name(self, write: Update, named: Named) -> Result:
-        """Apply an update of what has a name now."""
+        """Apply an update of the entity that has a name now."""
         try:
             row = self._run(_NAMED, (named.parent_id, named.family, named.key)).fetchone()
         except Exception as error:
@@ -118,7 +118,7 @@ class Writer:
         return self._log(write, write.id, write.version + 1, None, (scope, in_use, doc, *place))
 
     def _returned(self, write: Update | Delete, row_id: int, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
-        """Run a write of one row; return what it returns. Raises UnreadableRow."""
+        """Run a write of one row; return the values of its RETURNING clause. Raises UnreadableRow."""
         try:
             rows: list[Any] = self._run(sql, parameters).fetchall()
         except Exception as error:
@@ -191,7 +191,7 @@ class Writer:
         return self._log(write, row_id, version, write.from_id, (None, None, write.doc, *place), write.to_id)
 
     def _owned(self, write: Put | Delete) -> tuple[int, int] | None:
-        """Return (id, version) of the row to write; None if it is new, which must be expected."""
+        """Return (id, version) of the row to write; None if it is new, as expected."""
         sql = "SELECT id, version FROM owned WHERE owner_id = ? AND kind = ? AND name = ?"
         row: tuple[int, int] | None = self._run(sql, (write.owner_id, write.kind, write.name)).fetchone()
         if row is not None and write.version == 0:
@@ -211,7 +211,7 @@ class Writer:
         after: tuple[Any, ...],
         other_id: int | None = None,
     ) -> Result:
-        """Log a write that was done. Ordinals have no gaps: a tombstone takes the first (see ``forbid``)."""
+        """Log a write. Ordinals have no gaps: a tombstone takes the first (see ``forbid``)."""
         seq = next_seq(self._connection)
         event, commit = write.event, self._commit
         digest = commit.caller.digest if commit.caller is not None and self._logged == 0 else None

@@ -1,1 +1,1 @@
-"""The body of a call, as an attempt: read through a view, decide, and propose a commit. No call of a user is here."""
+"""The body of a call, as an attempt: read through a view, decide, and propose a commit. Users do not call these."""

@@ -34,7 +34,8 @@ def alter(
 ) -> Attempt[Entity]:
     """Return the attempt that applies ``changes`` to ``target``; ``seal`` encrypted them.
 
-    ``secret`` is announced in the place of ``merge`` where changes are encrypted: with what the attempt made of them.
+    If changes are encrypted, ``secret`` is announced instead of ``merge``, with the changes that the attempt has bound
+    to the entity.
     """
 
     def attempt(view: View) -> Proposal[Entity] | Entity:
@@ -65,7 +66,7 @@ def rewrite(
 ) -> Proposal[Entity] | Entity:
     """Propose a new document for the entity at ``names``. If ``text`` is None, nothing changes: return the entity.
 
-    ``merge``: what is announced if the commit loses.
+    ``merge``: the intent to announce if the commit loses.
     """
     check_in_use(record.chain[:-1])
     if text is None:
@@ -91,7 +92,7 @@ def rewrite(
 def merge_of(
     kind: Kind, target: Target, changes: tuple[EntityChange, ...], settled: tuple[int, int] | None = None
 ) -> Merge:
-    """Return ``changes`` as another process can apply them: to the path, or to the entity in hand wherever it is."""
+    """Return ``changes`` for other processes to apply: to the path, or to the loaded entity wherever it is."""
     if isinstance(target, Entity):
         return Merge(kind.name, None, target.id, changes, settled=settled)
     return Merge(kind.name, names_of(kind, target), None, changes, settled=settled)

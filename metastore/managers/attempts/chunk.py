@@ -30,7 +30,7 @@ class NamedWish(NamedTuple):
     text: str
     """Its document."""
     id: int | None = None
-    """Its id, if something in the document is bound to it; None: the database draws one."""
+    """Its id, if the document has secrets bound to the id; None: the database draws one."""
 
 
 def create_chunk(

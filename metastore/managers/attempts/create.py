@@ -1,4 +1,4 @@
-"""The attempt that creates an entity, and what it does where the name is taken."""
+"""The attempt that creates an entity, and its choices if the name is taken."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IfExists = Literal["error", "return", "replace"]
 
 
 def check_if_exists(value: object) -> None:
-    """Raise InvalidArgument for anything but the three words."""
+    """Raise InvalidArgument unless it is one of the three words."""
     if type(value) is not str or value not in ("error", "return", "replace"):
         raise InvalidArgument(f'if_exists is "error", "return" or "replace", not {shown(value)}')
 
@@ -46,7 +46,7 @@ class Wish:
 
     @property
     def encrypts(self) -> bool:
-        """Whether a property is encrypted: then what is announced rests on the catalog's settings."""
+        """Whether a property is encrypted: then the announced intent rests on the catalog's settings."""
         return bool(self.secrets)
 
     @property
@@ -69,7 +69,7 @@ class Wish:
         return self.kind.document(self.comment, self.properties, self.fields)
 
     def folds(self, parent: Node) -> bool:
-        """Whether names below the entity are folded: a catalog says so, the rest inherits."""
+        """Whether names below the entity are folded: a catalog sets it, other entities inherit it."""
         return bool(self.fields.get("fold_case")) if self.kind.name == "catalog" else parent.fold
 
     def replacing(self, old: Doc) -> Doc:
@@ -106,7 +106,7 @@ def create(
 def _place(
     view: View, kind: Kind, path: Path, parent: Entity | None, if_exists: IfExists
 ) -> tuple[tuple[Node, ...], str, Record | None]:
-    """Return the parent's nodes, the new name, and what has that name already."""
+    """Return the parent's nodes, the new name, and the child that has that name already."""
     if parent is None:
         names = parse_path(path)
         where = lookup(kind, names)
@@ -118,7 +118,7 @@ def _place(
         if len(resolved.nodes) < len(names) - 1:
             raise absent_parent(view.backend, where, resolved.nodes)
         if resolved.record is None and len(resolved.nodes) == len(names):
-            raise EntityAlreadyExists(format_path(names))  # the user does not see what has the name
+            raise EntityAlreadyExists(format_path(names))  # the user does not see the entity that has the name
         parents = resolved.nodes[: len(names) - 1]
         view.led(above, parents)
         return parents, names[-1], resolved.record
@@ -139,7 +139,10 @@ def _place(
 def of_existing(
     wish: Wish, doc: Doc, record: Record, names: tuple[str, ...], if_exists: IfExists, actor: str | None
 ) -> Proposal[Entity] | Entity:
-    """Propose what ``if_exists`` says of the entity that has the name, or return it. Raises EntityAlreadyExists."""
+    """Propose what ``if_exists`` says for the entity that has the name, or return that entity.
+
+    Raises EntityAlreadyExists.
+    """
     path = format_path(names)
     if if_exists == "error":
         raise EntityAlreadyExists(path)

@@ -37,7 +37,7 @@ __all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "se
 
 
 def check_version(view: View, record: Record, expected: int | None, target: Target) -> None:
-    """Raise VersionConflict if the caller expects another version, also one that was lost: see ``is_lost``."""
+    """Raise VersionConflict if the caller expects another version, or one that a fail-over lost: see ``is_lost``."""
     if expected is None or view.asking:
         return
     expected = positive_integer(expected, "a version")
@@ -59,7 +59,7 @@ def _path(record: Record) -> str:
 
 @dataclass(frozen=True)
 class _Exclusive:
-    """An exclusive update of one entity, from its record to its record."""
+    """An exclusive update of one entity that has been read."""
 
     kind: Kind
     record: Record
@@ -68,7 +68,7 @@ class _Exclusive:
     def propose(
         self, action: str, after: tuple[Node, ...] | None, guards: tuple[Guard, ...], **changes: Any
     ) -> Proposal[Entity]:
-        """Propose ``action``; ``after`` is the chain it leads to, None if it leads nowhere."""
+        """Propose ``action``; ``after`` is the entity's chain afterwards, None if no path leads to it then."""
         node = self.record.chain[-1]
         before = None if action == "restore" else _path(self.record)
         path_after = None if after is None else format_path([n.name for n in after])
@@ -94,9 +94,9 @@ class _Exclusive:
 
 @dataclass(frozen=True)
 class _ByName:
-    """An exclusive update of what has a name below parents that are remembered: the commit finds it, and checks them.
+    """An exclusive update of the child with a name below remembered parents: the commit finds it, and checks them.
 
-    That saves the read. ``expected``: its version; None: any.
+    That saves the read. ``expected``: the child's version; None: any.
     """
 
     kind: Kind
@@ -106,7 +106,7 @@ class _ByName:
     actor: str | None
 
     def propose(self, action: str, to: str | None, **changes: Any) -> Proposal[Entity]:
-        """Propose ``action``; ``to`` is the name that it leads to, None if it leads nowhere."""
+        """Propose ``action``; ``to`` is the child's name afterwards, None if it has none."""
         above = [n.name for n in self.parents]
         after = None if to is None else format_path((*above, to))
         event = Event(self.kind.name, action, format_path((*above, self.name)), after)
@@ -155,14 +155,14 @@ def rename(
     if view.guessed and moves:
         record = find(View(view.backend, False), kind, target)  # a move reads both parents anyway
         parents, node = record.chain[:-1], record.chain[-1]
-    # the unique index checks whether the name is free; only after it has refused, a read looks
+    # the unique index checks whether the name is free; a read looks only after a commit was refused
     check_in_use(parents)
     with standing(view, record.chain):
         new_parents = parents if view.trusting and not moves else _new_parents(view, kind, record, wanted)
         check_in_use(new_parents)
     same_parent = root_or_last(new_parents).id == root_or_last(parents).id
     if same_parent and wanted[-1] == node.name:
-        # an ancestor was renamed between the two reads: the entity was at this path at no instant
+        # an ancestor was renamed between the two reads: the entity was never at this path
         if guards_of(parents) != guards_of(new_parents):
             raise LookAgain(format_path(wanted))
         return kind.entity(record)
@@ -181,7 +181,7 @@ def rename(
 
 
 def _may_move(target: Target, wanted: tuple[str, ...]) -> bool:
-    """Whether a rename of a path leads to another parent, or to the name that it has."""
+    """Whether a rename of a path may be a move to another parent, or keeps the present name."""
     if isinstance(target, Entity):
         return False
     *above, name = parse_path(target)
@@ -225,7 +225,7 @@ def drop(
     check_version(view, record, expected_version, target)
     check_in_use(record.chain[:-1])
     empty = kind.container and not cascade
-    # the commit checks it as well; only after it has refused, a read looks
+    # the commit checks it as well; a read looks for children only after a commit was refused
     if empty and not view.trusting and not view.asking:
         with standing(view, record.chain):
             check_empty(view, record)
@@ -246,7 +246,7 @@ def check_empty(view: View, record: Record) -> None:
 def restore(
     view: View, kind: Kind, path: Path, entity_id: int | None, to: Path | None, actor: str | None
 ) -> Proposal[Entity]:
-    """Propose to bring back what was dropped last at ``path``, or the one with ``entity_id``."""
+    """Propose to restore the entity that was dropped last at ``path``, or the one with ``entity_id``."""
     names = parse_path(path)
     record, old_parents = _dropped(view, kind, names, entity_id)
     # in a folding catalog, another spelling may have found it
@@ -281,7 +281,7 @@ def restore(
 
 
 def _of_newest(proposal: Proposal[Entity], kind: Kind, names: tuple[str, ...], record: Record) -> Proposal[Entity]:
-    """Let the commit check that this is still the newest one; the parent's guard keeps others from dropping."""
+    """Let the commit check that this is the newest dropped one of the name; the parent's guard prevents drops."""
     parent = root_or_last(record.chain[:-1])
     guards = tuple([replace(g, exclusive=True) if g.id == parent.id else g for g in proposal.guards])
     newest = Newest(parent.id, kind.name, kind.family, key_under(parent, names[-1]), record.chain[-1].id)
@@ -289,7 +289,7 @@ def _of_newest(proposal: Proposal[Entity], kind: Kind, names: tuple[str, ...], r
 
 
 def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | None) -> tuple[Record, tuple[Node, ...]]:
-    """Return the dropped entity that is meant and the nodes above it, or raise EntityNotFound."""
+    """Return the dropped entity of the call and the nodes above it, or raise EntityNotFound."""
     path = format_path(names)
     where = lookup(kind, names)
     if entity_id is not None:
@@ -317,7 +317,10 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
 
 
 def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal[int] | int:
-    """Propose to make an entity unrestorable; its id, or 0 if there is nothing. The caller, or gc, deletes the rows."""
+    """Propose to make an entity unrestorable; the result is its id, or 0 if no such entity exists.
+
+    The caller, or gc, deletes the rows.
+    """
     if isinstance(target, Entity):
         names_of(kind, target)
         known = by_id(view.backend, target)
@@ -329,7 +332,7 @@ def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal
         if own_state == DROPPING and (pending := pending_above(view.backend, record.chain)):
             raise pending
         if own_state == LIVE and not known.live:
-            return 0  # an entity above it was dropped: a purge of that removes it too
+            return 0  # an entity above it was dropped: the purge of that one removes this one too
     else:
         try:
             record, own_state = find(view, kind, target), LIVE
@@ -348,7 +351,7 @@ def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal
 
 
 def collect(view: View, entity_id: int, before: int, actor: str | None) -> Proposal[int] | int:
-    """Propose to make unrestorable what was dropped before ``before``, unless it was restored since."""
+    """Propose to make an entity unrestorable that was dropped before ``before``, unless it was restored since."""
     known = view.backend.by_id([entity_id])[0]
     if known is None or known.state != DROPPED or known.record.modified_at >= before:
         return 0

@@ -1,1 +1,1 @@
-"""Drops in steps: announced, started, and finished or rolled back, by one process after another."""
+"""Drops in steps: announced, started, and finished or rolled back; another process can take over at any step."""

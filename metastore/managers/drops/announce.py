@@ -1,4 +1,4 @@
-"""The announcement of a drop in steps: its commit takes the target out of sight, and writes the row of the drop."""
+"""The announcement of a drop in steps: its commit hides the target, and writes the row of the drop."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ __all__ = ["Begin", "announce"]
 
 @dataclass(frozen=True)
 class Begin:
-    """The thing to drop in steps, besides the target: a column or a partition of it; and for how long."""
+    """The part of the target to drop in steps (a column, a partition; None: the whole), and the drop's ttl."""
 
     operation: UUID
     ttl: float
     column: Path | None = None
     partition: str | None = None
     actor: str | None = None
-    """Who announces it."""
+    """The principal that announces it."""
 
 
 def announce(view: View, kind: Kind, target: Target, begin: Begin) -> Proposal[OwnedRecord]:

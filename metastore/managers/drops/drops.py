@@ -1,4 +1,4 @@
-"""Drops in steps of the whole store: which are pending, and how any process goes on with them."""
+"""The pending drops in steps of the whole store, and how any process continues them."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Drops:
         self._session = session
 
     def pending(self) -> Iterator[PendingDrop]:
-        """Yield what is being dropped in steps, by id: by other processes as well, alive or dead."""
+        """Yield the pending drops in steps, ordered by id, also those of other processes, alive or dead."""
         session = self._session
         for drop in pending_drops(session.backend):
             if session.access is None or session.backend.by_id([target_id(drop.name)])[0] is not None:
                 yield PendingDrop(session, drop, held=False)
 
     def resume(self, handler: Handler | None = None, *, lease: Fencing | None = None) -> int:
-        """Take over the drops that their processes left behind, destroy, and finish; return how many were finished.
+        """Take over abandoned drops, destroy their data, and finish them; return how many were finished.
 
-        ``handler`` gets each pending drop and does the destructive part again, from its beginning; None: the handler
-        that ``ms.on_drop`` registered for its kind, and drops of other kinds are left. Those whose ttl has not passed
-        are left to their processes. Drops that had started are finished when the ttl of the process before has passed
-        once more. Drops that the user may not make are left. If the handler fails, that drop stays pending, and the
-        others go on; the first such error is raised at the end. Raises InvalidArgument; BackendUnavailable at once if
-        the database does not answer: call again later. LeaseLost at once if the holder has lost the ``lease``, which
+        ``handler`` gets each pending drop and destroys its data again, from the beginning. None: the handler that
+        ``ms.on_drop`` registered for the kind; drops of kinds without a handler are left alone. Those whose ttl has not
+        passed are left to their processes. Drops that had started are finished when the ttl of the process before has
+        passed once more. Drops that the user may not make are left. If the handler fails, that drop stays pending, and
+        the others go on; the first such error is raised at the end. Raises InvalidArgument; BackendUnavailable at once
+        if the database does not answer: call again later. LeaseLost at once if the holder has lost the ``lease``, which
         each step requires.
         """
         if handler is not None:
@@ -64,14 +64,14 @@ class Drops:
                     if isinstance(error, BackendUnavailable | DeadlineExceeded):
                         # raises if the database is away: each of the other drops would wait for it
                         self._session.backend.ping()
-        finally:  # after an interrupt as well, because the handler has destroyed their data
+        finally:  # after an interrupt as well, because the handler has destroyed the data of these drops
             finished = sum([self._finished(one, lease) for one in ready])
         if errors:
             raise errors[0]
         return finished
 
     def _destroyed(self, pending: PendingDrop, handler: Handler | None, lease: Fencing | None) -> bool:
-        """Take one over and destroy its data; False: it is left as it is."""
+        """Take a drop over and destroy its data; False: the drop is left as it is."""
         if pending.phase == DESTROYED:
             return True
         chosen = drop_handler(pending.kind) if handler is None else handler

@@ -1,4 +1,4 @@
-"""What can be dropped in steps: a whole entity, a column, a partition; and how each comes back, or goes for good."""
+"""The targets of drops in steps (a whole entity, a column, a partition), and how each is brought back or removed."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = ["Part", "check_partition", "marked_by", "part_of", "path_of", "rewrit
 
 
 class Part(Protocol):
-    """How one sort of target ends its drop. ``record`` is the entity that it is, or is part of."""
+    """How the drop of one sort of target ends. ``record`` is the target, or the entity that the target is part of."""
 
     def brought_back(self, backend: Reads, drop: Drop, record: Record) -> Sequence[Write]:
         """Return the writes that bring the target back."""
 
     def let_go(self, backend: Reads, drop: Drop, record: Record) -> Sequence[Write]:
-        """Return the writes after which nothing brings the target back."""
+        """Return the writes that remove the target for good."""
 
     def is_there(self, backend: Reads, drop: Drop, record: Record) -> bool:
-        """Whether the target is part of the entity; one that is being dropped again is."""
+        """Whether the target is part of the entity; True also for a target that is being dropped again."""
 
 
 class _Whole:
@@ -103,7 +103,7 @@ class _Partition:
         return self._row(backend, drop) is not None
 
     def _row(self, backend: Reads, drop: Drop) -> OwnedRecord | None:
-        """Return the partition's row; None: it is gone, or another one has its name."""
+        """Return the partition's row; None: the partition is gone, or another one has its name."""
         (row,) = backend.owned_by_name([target_id(drop.name)], PARTITION.name, [drop.part_name or ""])
         return row if row is not None and row.id == _part_id(drop) else None
 
@@ -115,13 +115,13 @@ _PARTS: dict[str | None, Part] = {None: _Whole(), "column": _Column(), "partitio
 
 
 def part_of(drop: Drop) -> Part:
-    """Return how the target of a drop ends it."""
+    """Return the sort of target of a drop."""
     return _PARTS[drop.part]
 
 
 def marked_by(row: OwnedRecord) -> UUID | None:
     """Return the operation that is dropping a partition in steps; None: the partition is not being dropped."""
-    # the text shows that at once, for all but a few rows; SQLite returns bytes that are not UTF-8 as bytes
+    # most rows have no such marker, and the text shows that at once; SQLite returns bytes that are not UTF-8 as bytes
     if not isinstance(row.doc, str) or f'"{MARKER}"' not in row.doc:
         return None
     operation = json.loads(row.doc).get(MARKER)

@@ -1,4 +1,4 @@
-"""A drop in steps, as the process that works on it has it in hand."""
+"""A drop in steps, as an object of the process that works on it."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def _announced(written: Sequence[Step]) -> OwnedRecord:
 class PendingDrop:
     """A drop in steps: of an entity, or of one column or partition. One thread at a time uses it.
 
-    ``begin_drop`` returns it *held*: this process has it in hand until the ttl passes after the last step, and longer
-    if no other process takes it over. The drops of ``store.drops.pending()`` are not held; a step takes over first.
+    ``begin_drop`` returns it *held*: no other process takes it over before the ttl has passed after the last step, and
+    this process holds it until one does. The drops of ``store.drops.pending()`` are not held; a step takes over first.
     """
 
     def __init__(self, session: Session, drop: Drop, *, held: bool) -> None:
@@ -72,9 +72,9 @@ class PendingDrop:
         self._lost = False
         """A step was refused, because another process has taken it over, or it has ended."""
         self._finish_from = 0.0
-        """When the process that had it before has surely stopped, by the clock's ``monotonic``."""
+        """When the process that held the drop before has surely stopped, by the clock's ``monotonic``."""
 
-    # --- what it is
+    # --- its description
 
     @property
     def operation(self) -> UUID:
@@ -88,12 +88,12 @@ class PendingDrop:
 
     @property
     def entity_id(self) -> int:
-        """The id of the entity. Data is found by it: the path may lead to something else by now."""
+        """The id of the entity. Find the data by this id: by now the path may lead to another entity."""
         return target_id(self._drop.name)
 
     @property
     def path(self) -> str:
-        """The path of what is dropped, when that was announced; a column's or partition's name is the last."""
+        """The path of the target when the drop was announced; the name of a column or partition comes last."""
         return self._drop.target_path
 
     @property
@@ -118,17 +118,17 @@ class PendingDrop:
 
     @property
     def handler(self) -> str | None:
-        """The handler that the process which announced the drop had for the kind; None: it had none."""
+        """The handler that the announcing process had registered for the kind; None: none was registered."""
         return self._drop.handler
 
     @property
     def held(self) -> bool:
-        """Whether this process has the drop in hand, as far as it knows: no step has found that it lost it."""
+        """Whether this process holds the drop, as far as it knows: no step has found the drop lost."""
         return self._held and not self._lost
 
     @property
     def expires_at(self) -> datetime:
-        """From when on others may take it over (UTC, the database's clock)."""
+        """The time from which others may take the drop over (UTC, the database's clock)."""
         return self._drop.modified_at + timedelta(seconds=self._drop.ttl)
 
     @property
@@ -158,7 +158,9 @@ class PendingDrop:
     # feed show ``reason``
 
     def started(self, *, lease: Fencing | None = None, reason: str | None = None) -> None:
-        """Note that destruction begins now; call it before. Again: keep the drop for another ttl.
+        """Note that destruction begins; call it before you destroy anything.
+
+        A repeated call keeps the drop for another ttl.
 
         Raises DropPending if another process has taken it over, EntityNotFound if it was finished or rolled back.
         """
@@ -167,7 +169,7 @@ class PendingDrop:
         self._step("start", lambda view: steps.start(view, self._drop), self._seen, call)
 
     def finish(self, *, lease: Fencing | None = None, reason: str | None = None) -> bool:
-        """Let go of the target for good: neither restore nor revert brings it back. False: it was finished already.
+        """Remove the target for good: neither restore nor revert brings it back. False: it was finished already.
 
         After a take-over of a drop that had started, it waits until the ttl of the process before has passed again.
         Raises DropPending if another process has taken it over, EntityNotFound if it was rolled back.
@@ -185,18 +187,20 @@ class PendingDrop:
         return done
 
     def roll_back(self, *, lease: Fencing | None = None, reason: str | None = None) -> None:
-        """Bring the target back, as it was. Raises DropPending once destruction has begun, or if it was taken over.
+        """Bring the target back, as it was.
 
-        Raises EntityNotFound if the drop has ended, or if what the target was in is not live.
+        Raises DropPending once destruction has begun, or if the drop was taken over.
+
+        Raises EntityNotFound if the drop has ended, or if an entity above the target is not live.
         """
         call = Call(lease=lease, reason=reason)
         self._take(call, to_roll_back=True)
         self._step("roll back", lambda view: steps.roll_back(view, self._drop), lambda _: True, call)
 
     def take_over(self, *, lease: Fencing | None = None) -> None:
-        """Take the drop over from a process that let its ttl pass. Nothing happens if this process holds it.
+        """Take the drop over from a process that let its ttl pass. Nothing happens if this process holds the drop.
 
-        Raises DropPending before that, EntityNotFound if the drop has ended.
+        Raises DropPending before the ttl has passed, EntityNotFound if the drop has ended.
         """
         self._take(Call(lease=lease))
 
@@ -233,14 +237,14 @@ class PendingDrop:
         return result
 
     def _seen(self, written: list[Step]) -> OwnedRecord:
-        """Return the row as a step whose answer was lost has left it."""
+        """Return the row that a step without an answer left behind."""
         drop = read_same(self._session.backend, self._drop)
         if drop is None:
             raise steps.lost(self.path)
         return drop.record
 
     def _delete(self) -> None:
-        """Delete the rows of the entity and of all below it, as a purge does; where a drop is below, gc does it."""
+        """Delete the rows of the entity and of all below it, as a purge does; leave them to gc if a drop is below."""
         backend = self._session.backend
         if not pending_within(backend, kind_named(self.kind), self.entity_id):
             delete_trees(backend, [self.entity_id])

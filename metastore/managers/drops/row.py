@@ -1,7 +1,7 @@
 """The row of a drop in steps: which drops are pending, and the compare-and-swap of one.
 
 All steps compare and swap this row: each expects the version that it read, with its own operation and token in it. The
-operation counts as well, because the tokens of the next drop of the same target begin again.
+operation is compared as well, because the next drop of the same target starts its tokens again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def is_destroyed(drop: Drop) -> bool:
 
 
 def above_pending(backend: Reads) -> set[int]:
-    """Return the ids of everything that is being dropped in steps, in whole or in part, and of what is above it."""
+    """Return the ids of all entities that are being dropped in steps, in whole or in part, and of their ancestors."""
     ids = [target_id(drop.name) for drop in pending_drops(backend) if not is_destroyed(drop)]
     known = backend.by_id(list(dict.fromkeys(ids))) if ids else []
     return {node.id for one in known if one is not None for node in one.record.chain}
@@ -89,8 +89,8 @@ def pending_in(backend: Reads, parent_id: int) -> str | None:
 def pending_within(backend: Reads, kind: Kind, entity_id: int) -> bool:
     """Whether something below an entity, or a part of it, is being dropped in steps.
 
-    A table has nothing below it, and the rows of its parts come right after its own: one row says it. Else the end of
-    each of a thousand drops would read a thousand rows.
+    A table has no entities below it, and the rows of its parts come right after its own, so that one row is enough to
+    read. Otherwise the end of each of a thousand drops would read a thousand rows.
     """
     if kind.container:
         return entity_id in above_pending(backend)
@@ -99,9 +99,9 @@ def pending_within(backend: Reads, kind: Kind, entity_id: int) -> bool:
 
 
 def check_no_pending(backend: Reads, target: Target) -> None:
-    """Raise DropPending for an entity in hand, if it or something below it is being dropped in steps.
+    """Raise DropPending for a loaded entity, if it or something below it is being dropped in steps.
 
-    A path leads to what is live: the purge of that is refused while anything is below it.
+    A path needs no check: it leads to a live entity, whose purge is refused while anything is below it.
     """
     if not isinstance(target, Entity):
         return

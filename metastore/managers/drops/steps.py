@@ -1,7 +1,7 @@
 """Steps of a drop after its announcement: start, take over, roll back, finish.
 
-The row of the drop (``row.py``) is the one thing that all steps compare and swap. So of a start and a roll-back, or of
-two finishes, exactly one commits. The commit that ends the drop decides about its target.
+All steps compare and swap the row of the drop (``row.py``). So of a start and a roll-back, or of two finishes, exactly
+one commits. The commit that ends the drop decides about its target.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["finish", "is_back", "lost", "roll_back", "start", "take_over"]
 
 
 def _mine(view: View, known: Drop) -> Drop | None:
-    """Return the row of a drop, which must have the ``known`` token; None: it has ended. Raises DropPending."""
+    """Return the row of a drop, which must have the ``known`` token; None: the drop has ended. Raises DropPending."""
     drop = read_same(view.backend, known)
     if drop is not None and drop.token != known.token:
         raise DropPending(
@@ -51,7 +51,7 @@ def start(view: View, known: Drop) -> Proposal[OwnedRecord]:
 def take_over(view: View, known: Drop, now: int, *, to_roll_back: bool = False) -> Proposal[OwnedRecord]:
     """Propose the next token, once the ttl has passed. Raises DropPending before that.
 
-    Also raises it ``to_roll_back`` what has started: the process that destroys it keeps its token.
+    Also raises it, ``to_roll_back``, for a drop that has started: the process that destroys the data keeps its token.
     """
     drop = read_same(view.backend, known)
     if drop is None:
@@ -95,9 +95,10 @@ def _check_not_started(drop: Drop) -> None:
 
 
 def finish(view: View, known: Drop) -> Proposal[bool] | bool:
-    """Propose to let go of the target for good; False: the drop has ended.
+    """Propose to remove the target for good; False: the drop has ended.
 
-    A part of what is not live is noted as destroyed: it goes when its table is live again, or with it.
+    A part of a table that is not live is only noted as destroyed: it is removed when the table is live again, or
+    together with the table.
     """
     drop = _mine(view, known)
     if drop is None:
@@ -119,7 +120,7 @@ def _target(backend: Reads, drop: Drop) -> Known | None:
 
 
 def _check_above(backend: Reads, drop: Drop, known: Known | None) -> None:
-    """Raise EntityNotFound or DropPending if what the target would come back to is not live."""
+    """Raise EntityNotFound or DropPending if an entity above the restored target would not be live."""
     path = drop.target_path
     if known is not None and drop.part is None:
         above = known.record.chain[:-1]

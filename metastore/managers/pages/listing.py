@@ -1,7 +1,8 @@
 """List the children of a parent page by page, each page true at one instant.
 
-A page is read together with the guards of the parent's path. When a guard has changed, the parent is looked up again.
-If it is still there, the listing goes on. If it was renamed, moved or dropped, EntityNotFound is raised.
+A page is read together with the guards of the parent's path. If a guard has changed, the parent is looked up again. If
+the parent is still at its path, the listing continues. If the parent was renamed, moved or dropped, the listing raises
+EntityNotFound.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ __all__ = ["owner_pages", "pages", "parent_nodes"]
 T = TypeVar("T")
 Guards = list[tuple[int, int]]
 ReadRows = Callable[[Node, T | None, Guards], tuple[RowPage[T], int]]
-"""From (the node listed, the last row so far, guards) to a page, and how many rows a full one has."""
+"""A function from (the listed node, the last row so far, guards) to a page, and the size of a full page."""
 
 
 def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, ...]:
-    """Return the nodes of ``parent``, below which ``kind`` is listed; None is the root."""
+    """Return the nodes of ``parent`` (None: the root), below which ``kind`` is listed."""
     if parent is None:
         if kind.parents:
             raise InvalidArgument(f"a {kind.name} is below a {' or a '.join(kind.parents)}; name it")
@@ -47,12 +48,12 @@ def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, .
 
 
 def pages(backend: Reads, kind: Kind, parent: Target | None, read: ReadRows[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
-    """Yield (the parent's nodes, row) for each row below ``parent`` that ``read`` brings."""
+    """Yield (the parent's nodes, row) for each row below ``parent`` that ``read`` returns."""
     return _pages(backend, lambda view: parent_nodes(view, kind, parent), read)
 
 
 def owner_pages(backend: Reads, kind: Kind, owner: Target, read: ReadRows[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
-    """Yield (the owner's nodes, row) for each owned row that ``read`` brings."""
+    """Yield (the owner's nodes, row) for each owned row that ``read`` returns."""
     return _pages(backend, lambda view: find(view, kind, owner).chain, read)
 
 

@@ -30,7 +30,7 @@ _LAST: Final = "\U0010ffff"
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """Some items of a listing, and the token of the next page; None: there is no more."""
+    """Some items of a listing, and the token of the next page; None: this is the last page."""
 
     items: tuple[T, ...]
     next_token: str | None
@@ -64,7 +64,7 @@ def write_token(listed: TokenScope, epoch: str, parent_id: int, after: list[Any]
 
 
 def read_token(listed: TokenScope, epoch: str, token: object) -> tuple[int, list[Any]]:
-    """Return the parent's id, and the key that the page begins after. Raises InvalidArgument for a wrong token."""
+    """Return the parent's id, and the key after which the page begins. Raises InvalidArgument for a wrong token."""
     try:
         text = clean_text(token, "a token")
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -86,7 +86,7 @@ def _signature(body: bytes, epoch: str) -> bytes:
 
 
 def just_before(prefix: str) -> str:
-    """Return a text before all that begin with ``prefix``, and after nearly all that come before those."""
+    """Return a text that sorts before all texts with the prefix ``prefix``, and after nearly all smaller texts."""
     if not prefix:
         return ""
     last = ord(prefix[-1]) - 1

@@ -46,17 +46,17 @@ class PageSource(Generic[R, T]):
 
     listed: TokenScope
     parent: Callable[[View], Nodes]
-    """Find the parent's nodes."""
+    """A function that finds the parent's nodes."""
     read: Callable[[Node, Key, int, Guards], RowPage[R]]
-    """From (parent, the key to begin after, limit, guards of the parent's path) to rows."""
+    """A function from (parent, the key to begin after, limit, guards of the parent's path) to rows."""
     key: Callable[[R], Key]
     """The key of a row: its name's key first."""
     item: Callable[[Nodes, R], T]
-    """From (the parent's nodes, row) to what the caller gets."""
+    """A function from (the parent's nodes, row) to the item for the caller."""
     folds: bool = True
     """Keys are compared without case below a parent that folds."""
     kept_as: Callable[[], Hashable] | None = None
-    """The key under which a cache keeps a page; None: it keeps none."""
+    """The key under which a cache keeps a page; None: the cache keeps no page."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +65,9 @@ class NumberedSource(Generic[R, T]):
 
     listed: TokenScope
     entity: Callable[[int | None], int]
-    """From the id in a token (None: no token) to the entity's id. Raises InvalidArgument if they differ."""
+    """A function from the id in a token (None: no token) to the entity's id. Raises InvalidArgument if they differ."""
     read: Callable[[int, int, int], Sequence[R]]
-    """From (the entity's id, the number to begin after, limit) to rows."""
+    """A function from (the entity's id, the number to begin after, limit) to rows."""
     number: Callable[[R], int]
     item: Callable[[R], T]
 
@@ -103,8 +103,8 @@ def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: s
     given = None if token is None else read_token(source.listed, epoch, token)
     view = View(session.backend, trusting=True)
     while True:
-        # only a token says which parent is meant; otherwise it is the parent to which the path leads when the page is
-        # read
+        # a token names the parent by its id; without one, the parent is the entity to which the path leads when the
+        # page is read
         nodes, found = parent_of(view, source.parent, None if given is None else given[0])
         above = nodes[-1] if nodes else ROOT
         prefix = source.listed.prefix
@@ -127,7 +127,7 @@ def _rows(
     size: int,
     guards: Guards,
 ) -> list[R] | None:
-    """Return the rows of the page and one more that begin with ``begins``; None: the guards did not hold."""
+    """Return the rows of the page and one more, all with the prefix ``begins``; None: the guards did not hold."""
     at = [just_before(begins or ""), 0] if after is None else after
     while True:
         page = source.read(above, at, size + 1, guards)
@@ -145,7 +145,7 @@ def _rows(
 def parent_of(view: View, find: Callable[[View], Nodes], parent_id: int | None) -> tuple[Nodes, bool]:
     """Return the nodes of the parent that ``find`` finds, and True.
 
-    If the path leads nowhere by now: those of the one with this id, and False.
+    If the path leads nowhere by now: the nodes of the entity with this id, and False.
     """
     try:
         nodes = find(view)

@@ -1,4 +1,4 @@
-"""Many relations to one entity, in chunks: one commit each. Existing relations are left."""
+"""Many relations to one entity, in chunks: one commit each. Existing relations stay as they are."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def attach_many(
 def _chunks(
     rows: Iterable[Mapping[str, Any]], wanted: Callable[[Mapping[str, Any]], WantedRelation], at_least: int
 ) -> Iterator[list[WantedRelation]]:
-    """Yield the wanted relations. ``at_least``: so many chunks; one without rows lets the call check its lease."""
+    """Yield at least ``at_least`` chunks of wanted relations: an empty chunk lets the call check its lease."""
     if not issubclass(type(rows), Iterable):
         raise InvalidArgument(f"rows are mappings with a target, not {shown(rows)}")
     left = iter(rows)
@@ -78,7 +78,7 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[WantedRelati
             return 0
         fresh = View(view.backend, False)
         (other,) = find_ends(fresh, chunk[0].other)
-        targets = find_ends(fresh, *[one.target for one in chunk])  # paths of one kind: one statement for all
+        targets = find_ends(fresh, *[one.target for one in chunk])  # paths of one kind need one statement
         relation.check_end(other.chain[-1].kind, far=True)
         check_in_use(other.chain[:-1])
         path = path_of(other)
@@ -117,7 +117,7 @@ def _one(
     judge: Judge,
     docs: dict[tuple[int, str], str],
 ) -> Relate:
-    """Return what writes one relation; ``docs``: the documents that were made already, by column and value."""
+    """Return the write of one relation; ``docs``: the documents that were made already, by column and value."""
     node, far = target.chain[-1], other.chain[-1]
     if target.chain[0].id != other.chain[0].id:
         raise InvalidArgument(f"{path_of(target)} and {path} are in two metalakes")

@@ -1,6 +1,6 @@
-"""Find the two ends of a relation: entities in hand, or paths, whose kind may be one of several.
+"""Find the two ends of a relation: loaded entities, or paths, whose kind may be one of several.
 
-All paths are followed in one round trip, and all entities in hand are read in another, unless the view trusts them.
+All paths are followed in one round trip, and all loaded entities are read in another, unless the view trusts them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _shown(end: EndOf) -> Any:
 
 
 def end_of(target: Target, kinds: tuple[str, ...], kind: str | None = None) -> EndOf:
-    """Return an end, checked; ``kind``: the one that the caller says. Raises InvalidArgument."""
+    """Return a checked end; ``kind``: the kind that the caller gives. Raises InvalidArgument."""
     if kind is not None:
         if not isinstance(kind, str) or kind not in KINDS:
             raise InvalidArgument(f"there is no kind {shown(kind)}; known are {', '.join(sorted(KINDS))}")
@@ -87,7 +87,7 @@ def lookups_of(end: EndOf) -> dict[Lookup, tuple[Kind, ...]]:
 
 
 def find_ends(view: View, *ends: EndOf) -> list[Record]:
-    """Return the live entity that each end means. Raises EntityNotFound, DropPending, InvalidArgument."""
+    """Return the live entity at each end. Raises EntityNotFound, DropPending, InvalidArgument."""
     try:
         return _found(view, ends)
     except LookAgain as changed:

@@ -1,8 +1,8 @@
 """The manager of one kind of relation: attach, detach, and list in both directions.
 
-A relation is one row, written under shared guards on both ends and all that is above them. Neither end's version grows,
-and writers below either end do not wait. Ending an end, or anything above it, ends the relation without
-touching it. Reads return what is live at one instant.
+A relation is one row, written under shared guards on both ends and on all their ancestors. Neither end's version grows,
+and writers below either end do not wait. A relation ends without a write when one of its ends, or an ancestor of an
+end, is dropped. Reads return the relations that are live at one instant.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RelationManager:
         self._judge = judge
         self._repeats = repeats
 
-    # --- what a caller names
+    # --- the names that a caller gives
 
     def _wanted(
         self, target: Target, other: Target | EndOf, value: str | None, column: Path | None, kind: str | None
@@ -77,8 +77,8 @@ class RelationManager:
     ) -> Attached:
         """Relate ``target``, or its ``column``, to ``other``; return the relation.
 
-        ``target`` is an entity, or a path; ``kind`` chooses if entities of several kinds have the path. The same with
-        the same value again changes nothing; without a value it raises EntityAlreadyExists. Raises EntityNotFound for a
+        ``target`` is an entity, or a path; ``kind`` chooses if entities of several kinds have the path. A repeated call
+        with the same value changes nothing; without a value it raises EntityAlreadyExists. Raises EntityNotFound for a
         missing end or column, InvalidArgument for ends in two metalakes or a value that does not fit, NotInUse.
         """
         return self.relate(self._wanted(target, other, clean_value_of(value), column, kind), options)
@@ -119,7 +119,7 @@ class RelationManager:
         return Proposal(both(target.chain, other.chain), (write,), finish)
 
     def _found(self, view: View, wanted: WantedRelation) -> tuple[Record, Record]:
-        # a column, and what a tag or a policy allows, are judged by a read in the call, never by a guess
+        # a column, and the rules of a tag or a policy, are checked by a read in the call, never by a guess
         fresh = wanted.column is not None or self._judge is not no_judge
         target, other = find_ends(View(view.backend, False) if fresh else view, wanted.target, wanted.other)
         if target.chain[0].id != other.chain[0].id:
@@ -174,7 +174,8 @@ class RelationManager:
     ) -> bool:
         """End the relation from ``target``, or its ``column``, to ``other``; False: there was none.
 
-        ``value``: only the one with this value (None: without one); left out: those with any value, and without.
+        ``value``: end only the relation with this value (None: without a value). Left out: end them all, whatever their
+        value.
         """
         wanted = self._wanted(target, other, None, column, kind)
         value = _value(value)
@@ -193,9 +194,9 @@ class RelationManager:
         *,
         every: bool = False,
     ) -> bool:
-        """Remove the relations that fit, as ``detach`` does; ``which`` says as a JSON value what fits.
+        """Remove the matching relations, as ``detach`` does; ``which`` is the selection as a JSON value.
 
-        ``every``: none may be added before the commit, so that all are gone then.
+        ``every``: no relation may be added before the commit, so that all are removed.
         """
         return self._run(
             "detach",
@@ -268,7 +269,7 @@ class RelationManager:
     def _replayed(self, step: Step, wanted: WantedRelation) -> Attached:
         """Return the relation that an earlier call under the same operation id made, as it was then.
 
-        An end that was purged since then has no kind any more, unless only one kind is possible.
+        The kind of an end that was purged since then is unknown, unless only one kind is possible.
         """
         known = self._session.of_store().backend.by_id([step.owner_id or 0, step.other_id or 0])
         from_kind, to_kind = ("" if one is None else one.record.chain[-1].kind for one in known)
@@ -296,9 +297,9 @@ class RelationManager:
     def on(
         self, target: Target, *, column: Path | None = None, inherited: bool = True, kind: str | None = None
     ) -> list[Attached]:
-        """Return what ``target``, or its ``column``, is related to, nearest first; one round trip at any depth.
+        """Return the relations of ``target``, or of its ``column``, nearest first; one round trip at any depth.
 
-        ``inherited``: also what those above it are related to, except for what is attached nearer already. See
+        ``inherited``: also the relations of the entities above it, except to an entity that is attached nearer. See
         ``on_columns`` for all columns at once. Raises EntityNotFound.
         """
         clean_flag(inherited, "inherited")
@@ -307,14 +308,14 @@ class RelationManager:
         return related_to(self._session.backend, self._relation, end, names, inherited=inherited)
 
     def on_columns(self, target: Target, *, kind: str | None = None) -> list[Attached]:
-        """Return what the columns of ``target`` are related to, by column and name; one round trip for all columns.
+        """Return the relations of the columns of ``target``, by column and name; one round trip for all columns.
 
-        The list leaves out what is attached to the table itself. Raises EntityNotFound.
+        The list leaves out the relations of the table itself. Raises EntityNotFound.
         """
         return related_to_columns(self._session.backend, self._relation, end_of(target, (), kind))
 
     def targets(self, other: Target, *, value: str | _Unset | None = UNSET) -> Iterator[Attached]:
-        """Yield what is related to ``other``, by value and then by id; with ``value`` only what has it (None: none).
+        """Yield the relations to ``other``, by value and then by id; ``value``: only those with it (None: without one).
 
         It streams: a listing of any length takes one page at a time. Raises EntityNotFound.
         """

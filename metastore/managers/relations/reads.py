@@ -1,6 +1,6 @@
 """Read relations in both directions: from an object, with inheritance, and to an entity.
 
-One read is true at one instant: a relation with both its ends and all that is above them.
+One read is true at one instant: a relation with both its ends and all their ancestors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from metastore.port.relations import (
 __all__ = ["live_related", "live_relating", "related_end", "related_to", "related_to_columns", "relating_to"]
 
 _FIRST, _PAGE = 100, 1000
-"""How many entries of the index the first read, and each later one, looks at; the live ones may be fewer."""
+"""How many index entries the first read, and each later read, looks at; fewer relations may be live."""
 
 At = TypeVar("At", tuple[str, int, int], tuple[int, int, str])
 """A place in one of the two indexes."""
@@ -71,7 +71,7 @@ def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool =
 def related_to(
     backend: Reads, relation: Relation, end: EndOf, column: tuple[str, ...] | None, *, inherited: bool
 ) -> list[Attached]:
-    """Return the relations of an object, or of a column, nearest first; of each other end only the nearest."""
+    """Return the relations of an object, or of a column, nearest first; only the nearest ones to each other end."""
     relations = related_end(backend, relation, end, above=inherited, doc=column is not None)
     chain = relations.end.chain
     wanted = (
@@ -80,7 +80,10 @@ def related_to(
     levels = {node.id: len(chain) - at for at, node in enumerate(chain)}  # 1: the object itself
 
     def level(row: RelationRecord) -> int | None:
-        """Return how far away a relation stands; 0: on the column that is meant. None: it does not concern it."""
+        """Return the distance of a relation; 0: it is on the wanted column.
+
+        None: it does not concern the object or column.
+        """
         own = levels[row.from_id] == 1
         if row.column_id != NO_COLUMN:
             return 0 if own and row.column_id == wanted else None
@@ -106,7 +109,7 @@ def related_to(
 
 
 def related_to_columns(backend: Reads, relation: Relation, end: EndOf) -> list[Attached]:
-    """Return what the columns of an object are related to, by the column's path and then by name."""
+    """Return the relations of the columns of an object, by the column's path and then by name."""
     relations = related_end(backend, relation, end, doc=True)
     chain, paths = relations.end.chain, column_paths(relations.doc)
     found = [
@@ -124,7 +127,10 @@ def _ancestor(chain: tuple[Node, ...], entity_id: int) -> str:
 
 
 def relating_to(backend: Reads, relation: Relation, end: EndOf, value: str | None) -> Iterator[Attached]:
-    """Yield what is related to an entity, page by page. Raises EntityNotFound, also if it is dropped meanwhile."""
+    """Yield the relations to an entity, page by page.
+
+    Raises EntityNotFound, also if the entity is dropped meanwhile.
+    """
     paths = lru_cache(maxsize=1)(column_paths)  # columns of one object follow each other
     for row, target, doc, other in live_relating(backend, relation, end, value):
         names = None if row.column_id == NO_COLUMN else paths(doc).get(row.column_id)
@@ -153,7 +159,7 @@ def live_related(
 ) -> Iterator[tuple[RelationRecord, End, str | None, End]]:
     """Yield each live relation that goes from an entity, with the end that it leads to, None, and the entity.
 
-    By the other end's id and by value, page by page.
+    Ordered by the other end's id and by value, page by page.
     """
     return _pages(
         backend,

@@ -31,7 +31,8 @@ __all__ = [
 ]
 
 Judge = Callable[[Record, Record, str, int], None]
-"""Gets the target, the attached entity, the value and the column's id; raises InvalidArgument if they do not fit."""
+"""A check of the target, the attached entity, the value and the column's id: raises InvalidArgument if they do not fit.
+"""
 
 
 def no_judge(target: Record, other: Record, value: str, column: int) -> None:
@@ -62,7 +63,7 @@ def removal(row: RelationRecord, event: Event) -> Relate:
 
 
 def column_id(target: Record, names: tuple[str, ...] | None) -> int:
-    """Return the id of a column. Raises EntityNotFound; InvalidArgument for what has no columns."""
+    """Return the id of a column. Raises EntityNotFound; InvalidArgument for a kind without columns."""
     if names is None:
         return NO_COLUMN
     here = target.chain[-1]

@@ -1,8 +1,8 @@
-"""Take plain values of secret properties out of history: the one change of what is written already.
+"""Take plain values of secret properties out of history: the only change of rows that are already written.
 
 ``secret:redacted`` replaces a value in the documents, changes and results of all steps of an entity. Before that, the
-entity's present document must not have it as plain text any more. A step's other fields stay, so that history and feed
-stay whole.
+entity's present document must no longer have the value as plain text. A step's other fields stay, so that history and
+feed stay whole.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Step(NamedTuple):
 
 
 def candidates(session: Session, table: str) -> Iterator[tuple[Known, OwnedRecord | None]]:
-    """Yield what may have secret properties, as it is now: entities, or owned rows with their owners."""
+    """Yield the present entities, or owned rows with their owners, that may have secret properties."""
     columns = ("id", "doc") if table == "entity" else ("id", "doc", "owner_id", "kind", "name")
     with session.backend.snapshot() as snapshot:
         records = [
@@ -73,7 +73,10 @@ def candidates(session: Session, table: str) -> Iterator[tuple[Known, OwnedRecor
 
 
 def redact(session: Session, left: set[int]) -> int:
-    """Take plain values out of history; ``left`` are ids that have some still. Return how many rows were changed."""
+    """Take plain values out of history; ``left``: ids that still have plain values.
+
+    Return how many rows were changed.
+    """
     places = _Places(session)
     with session.backend.snapshot() as snapshot:
         rows = map(_Step._make, snapshot.rows("operation", _Step._fields, ("operation_id", "ordinal")))
@@ -113,7 +116,7 @@ class _Places:
                 self._by_path[format_path([node.name for node in known.record.chain])] = declared
 
     def of(self, row: _Step) -> Declared | None:
-        """Return what is declared for the entity of a row of history; for one that is gone, by its path."""
+        """Return the declaration for the entity of a row of history; the path finds it if the entity is gone."""
         entity_id = row.owner_id or row.entity_id
         if not self._declared:
             return None
@@ -130,7 +133,7 @@ class _Places:
 
 
 def _path_of_error(result: str | None) -> str | None:
-    """Return the path of an operation that failed, which has no other trace of it."""
+    """Return the path of a failed operation; only its error has the path."""
     if result is None or '"attributes"' not in result:
         return None
     path = json.loads(result)["attributes"].get("path")
@@ -138,7 +141,7 @@ def _path_of_error(result: str | None) -> str | None:
 
 
 def catalogs(session: Session) -> list[Known]:
-    """Return all catalogs, in whatever state."""
+    """Return all catalogs, in any state."""
     with session.backend.snapshot() as snapshot:
         ids = [row[0] for row in snapshot.rows("guard", ("id", "kind"), ("id",)) if row[1] == "catalog"]
     return [known for known in (session.backend.by_id(ids) if ids else ()) if known is not None]
@@ -155,14 +158,14 @@ def _redacted(text: str | None, declared: Declared) -> str | None:
 
 
 class _Redactor:
-    """Walks over a document, a list of changes or a result."""
+    """A walk over a document, a list of changes or a result."""
 
     def __init__(self, covers: Callable[[str], bool]) -> None:
         self._covers = covers
         self.found = False
 
     def walk(self, value: Any) -> Any:
-        """Return a JSON value without plain values: of ``properties``, of SetProperty, and in JSON within JSON."""
+        """Return a JSON value without the plain values in ``properties``, in SetProperty, and in JSON within JSON."""
         if isinstance(value, list):
             return [self.walk(below) for below in value]
         if isinstance(value, str) and value.startswith('{"') and '"properties":' in value:

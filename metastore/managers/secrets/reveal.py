@@ -20,8 +20,8 @@ __all__ = ["entity_of", "reveal", "secret_of"]
 def reveal(session: ManagerSession, entity: Entity, key: str, expected: str | None = None) -> str:
     """Return the secret that the property ``key`` of an entity, as it was read, refers to, or has encrypted.
 
-    Raises EntityNotFound, InvalidArgument; VersionConflict if the reference is not ``expected``; for an encrypted one
-    SecretKeyMissing, SecretKeyWrong, SecretDamaged.
+    Raises EntityNotFound, InvalidArgument; VersionConflict if the reference is not ``expected``; for an encrypted
+    secret SecretKeyMissing, SecretKeyWrong, SecretDamaged.
     """
     reference, what = secret_of(entity, key)
     if expected is not None and expected != reference:
@@ -61,7 +61,7 @@ def entity_of(session: ManagerSession, target: Target, kind: str | None) -> Enti
 
 
 def _at(session: ManagerSession, target: Target) -> Record:
-    """Return what is at a path, of whatever kind; a container comes before what shares its name."""
+    """Return the entity at a path, of any kind; a container comes before other entities with its path."""
     names = parse_path(target)
     kinds = sorted(KINDS.values(), key=lambda one: not one.container)
     families = dict.fromkeys(found for one in kinds if (found := families_of(one, len(names))) is not None)

@@ -1,11 +1,11 @@
-"""Rotate keys, and redact history: what ``store.secrets`` does.
+"""Rotate keys, and redact history, for ``store.secrets``.
 
 A rotation wraps each data key with the first key of the environment, one compare-and-swap each. Whatever stops it, each
-data key is wrapped by the old key or by the new one, and the next run goes on.
+data key is wrapped by the old key or by the new one, and the next run continues.
 
 With ``reencrypt``, each catalog that declares secrets gets a new data key, by an alter that counts its scope version
-up: no write that used the old key lands afterwards. Then ordinary alters encrypt what is below it again. An old data
-key is destroyed once nothing that exists, or that can be restored, or that waits to be applied, needs it.
+up: no write that used the old key lands afterwards. Then ordinary alters encrypt the properties below it again. An old
+data key is destroyed once no existing entity, no restorable entity, and no pending intent needs it.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Rotated:
     """The counts of a rotation."""
 
     rewrapped: int
-    """Data keys that the first key of the environment wraps now, and did not before."""
+    """Data keys that this run wrapped with the first key of the environment."""
     reencrypted: int = 0
     """Entities and rows whose properties were encrypted again, or for the first time."""
     destroyed: tuple[int, ...] = ()
     """Numbers of the data keys that were destroyed."""
     needed: tuple[int, ...] = ()
-    """Numbers of old data keys that are needed still: by what is dropped, disabled, or waits to be applied."""
+    """Numbers of old data keys that dropped or disabled entities, or pending intents, still need."""
     erased: bool = False
-    """Whether the database's own files have no bytes of the destroyed keys any more."""
+    """Whether the database's own files no longer have bytes of the destroyed keys."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Scrubbed:
     left: int
     """Entities and rows that still have a plain value, because they are dropped or disabled; so has their history."""
     erased: bool = False
-    """Whether the database's own files have no bytes of what was replaced any more."""
+    """Whether the database's own files no longer have bytes of the replaced values."""
 
 
 class SecretStore:
@@ -109,7 +109,7 @@ class SecretStore:
 
         History keeps each step, with ``secret:redacted`` in the place of the value. On SQLite, the file is written
         again and its log is emptied, so that their free space has no value either. Free pages and write-ahead logs of
-        PostgreSQL, and all backups, keep what they have: docs/operations.md says what to do. Raises SecretKeyMissing.
+        PostgreSQL, and all backups, keep the values: docs/operations.md says what to do. Raises SecretKeyMissing.
         """
         self._check("redact history")
         count, left = self._encrypt_all()
@@ -138,7 +138,7 @@ class SecretStore:
         return done
 
     def _declare_new_keys(self, old: set[int]) -> None:
-        """Give each catalog a data key that is not among the old ones, nor destroyed: a number may have gone back."""
+        """Give each catalog a data key that is neither old nor destroyed: a catalog's number may have gone back."""
         keys, number = self._session.backend.secret_keys, 0
         destroyed = {row.number for row in self._rows() if row.wrapped is None}
         for record in self._catalogs():
@@ -160,7 +160,7 @@ class SecretStore:
             return False
         return True
 
-    # --- what is declared
+    # --- the declarations
 
     def _catalogs(self) -> list[Record]:
         """Return the live catalogs that declare secrets."""
@@ -168,7 +168,7 @@ class SecretStore:
         return [record for record in live if PATTERNS in properties_of(record)]
 
     def _encrypt_all(self) -> tuple[int, set[int]]:
-        """Encrypt what is declared with the data keys of now; return how many rows, and the ids that stayed plain."""
+        """Encrypt declared properties with the present keys; return how many rows, and the ids that stayed plain."""
         declared = {record.chain[-1].id: self._sealer.usable(settings_of(record)[1]) for record in self._catalogs()}
         done, left = 0, set[int]()
         for table in ("entity", "owned") if declared else ():
@@ -186,7 +186,7 @@ class SecretStore:
     def _changes(
         self, properties: Mapping[str, str], entity_id: int, declared: Declared, path: str
     ) -> list[SetProperty]:
-        """Return what encrypts properties of an entity, or of a row that it owns, with the data key of now."""
+        """Return the changes that encrypt properties of an entity, or of its owned row, with the present data key."""
         sealer = self._sealer
         changes = []
         for key, value in properties.items():
@@ -200,7 +200,7 @@ class SecretStore:
         return changes
 
     def _encrypt(self, known: Known | None, row: OwnedRecord | None, declared: Declared) -> bool | None:
-        """Encrypt the properties of an entity or row; None: there is nothing to do; False: a plain value stays."""
+        """Encrypt the properties of an entity or row; None: there is nothing to encrypt; False: a plain value stays."""
         while known is not None:
             properties = properties_of(known.record if row is None else row)
             names = (*[node.name for node in known.record.chain], *([] if row is None else [row.name]))
@@ -251,7 +251,7 @@ class SecretStore:
             return False
 
     def _needed(self) -> set[int]:
-        """Return the numbers of the data keys that something needs: not history."""
+        """Return the numbers of the data keys that are still needed; history does not count."""
         numbers = {settings_of(record)[1].key for record in self._catalogs()}
         with self._session.backend.snapshot() as snapshot:
             for table in ("entity", "owned"):

@@ -1,4 +1,4 @@
-"""Encrypt what a catalog declares secret, before a call becomes a change; ``operation/seals.py`` says what that is."""
+"""Encrypt the properties that a catalog declares secret, before a call becomes a change; see ``operation/seals.py``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sets_properties(changes: Iterable[EntityChange]) -> bool:
 
 
 def seal_of_catalog(session: ManagerSession, properties: object) -> Seal:
-    """Return what a new catalog encrypts, or one that is replaced: its own properties say so."""
+    """Return the seal of a new or replaced catalog, from the catalog's own properties."""
     if session.seals is None or not isinstance(properties, Mapping):
         return NO_SEAL
     sealer, settings, compares = session.seals.sealer, declared_in(properties), session.access is None
@@ -52,7 +52,7 @@ def seal_of_catalog(session: ManagerSession, properties: object) -> Seal:
 
 
 def fresh_seal(session: ManagerSession, kind: Kind, parent: Target | None) -> Seal:
-    """Return what new entities of ``kind`` below ``parent`` encrypt, from a read in this call."""
+    """Return the seal of new entities of ``kind`` below ``parent``, from a read in this call."""
     above = (
         parent_kind(kind, len(parse_path(parent))) if parent is not None and not isinstance(parent, Entity) else kind
     )
@@ -62,12 +62,12 @@ def fresh_seal(session: ManagerSession, kind: Kind, parent: Target | None) -> Se
 
 
 def seal_in_hand(session: ManagerSession, catalog: Entity) -> Seal:
-    """Return what a call encrypts that guards a catalog as it is in hand."""
+    """Return the seal of a call that guards a catalog in its loaded state."""
     return NO_SEAL if session.seals is None else seal_of(session.seals.sealer, catalog.record)
 
 
 def settles(changes: Iterable[EntityChange]) -> bool:
-    """Whether one of the changes of a catalog is of its settings."""
+    """Whether one of the changes of a catalog changes its settings."""
     return any(isinstance(one, SetProperty | RemoveProperty) and one.key in (PATTERNS, KEY) for one in changes)
 
 
@@ -77,7 +77,7 @@ def declared(session: ManagerSession) -> None:
 
 
 def as_seen(session: ManagerSession, seal: Seal, call: Callable[[Seal], T]) -> T:
-    """Make a call with what it encrypts. If the user does not see the catalog, the error does not say what is missing.
+    """Make a call with its seal. If the user does not see the catalog, the error does not say what is missing.
 
     Then the call is made as below a catalog that does not exist, which guards nothing: see :meth:`Seal.guarding`.
     """
@@ -95,7 +95,7 @@ def as_seen(session: ManagerSession, seal: Seal, call: Callable[[Seal], T]) -> T
 def sealed_call(
     session: ManagerSession, kind: Kind, where: Target, options: CallOptions, call: Callable[[Seal], T]
 ) -> T:
-    """Make a call with what it encrypts, and again if the settings have changed meanwhile: all with one deadline."""
+    """Make a call with its seal, and again if the settings have changed meanwhile: all with one deadline."""
     seals, fresh = session.seals, session.declares
     if seals is None:
         return call(NO_SEAL)

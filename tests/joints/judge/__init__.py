@@ -1,1 +1,1 @@
-"""The judge: it reads the record of a run, and says what in it cannot be."""
+"""The judge: it reads the record of a run, and reports the contradictions in it."""

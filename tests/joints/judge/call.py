@@ -1,4 +1,4 @@
-"""One call, as its client wrote it down."""
+"""One call, read from its client's journal."""
 
 from __future__ import annotations
 

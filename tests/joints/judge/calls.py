@@ -1,7 +1,7 @@
 """Read the journals of a run, and say whether they are whole.
 
-Which clients there were is in the run's own record, not in the journals: a client without lines, or with a part of
-them, makes the verdict unsure.
+The run's own record, not the journals, lists the clients: a client without lines, or with a part of its lines, makes
+the verdict unsure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When something that a call saw was true: from and until which positions. One replay dates many things."""
+"""The range of positions in which something that a call saw was true. One replay dates many things."""
 
 from __future__ import annotations
 

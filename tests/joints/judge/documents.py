@@ -1,4 +1,4 @@
-"""What is returned was committed: each entity that a call returned has the document of that version in the feed."""
+"""Rule: each entity that a call returned has the document of its version in the feed, so it was committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors that are not answers: internal ones, or of a network and a server that nothing had been done to."""
+"""Rule: no call ends with an internal error, or with a network or server error that no fault of the run explains."""
 
 from __future__ import annotations
 

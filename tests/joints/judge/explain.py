@@ -1,7 +1,7 @@
-"""Say of a call that saw what was not true: when it was true, which call ended that, and why that was before.
+"""Explain a call that saw an outdated state: when it was true, which call ended it, and why that came before.
 
-So a reader needs two or three lines: the call that changed it, perhaps a call that saw the change and had returned, and
-the call that still saw what was before.
+So a reader needs two or three lines: the call that made the change, perhaps a call that saw the change and had
+returned, and the call that still saw the old state.
 """
 
 from __future__ import annotations

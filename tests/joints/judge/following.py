@@ -1,4 +1,4 @@
-"""A client that reads on in the change feed gets every change once, in the order of the feed."""
+"""Rule: a client that follows the change feed gets every change once, in the order of the feed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Linearizability by path and by id: the history checker's sweep over the calls.
 
-The feed is the order of the writes. Each call becomes what it *saw* (:mod:`tests.joints.judge.seen`) and what it wrote.
-The checker then looks for a position between call and answer at which all that the call saw was true. The proof is in
+The feed is the order of the writes. Each call becomes the statements that it *saw* (:mod:`tests.joints.judge.seen`) and
+its writes. The checker then looks for a position between call and answer at which all that the call saw was true. The
+proof is in
 :mod:`metastore.checker.sweep`.
 """
 

@@ -1,4 +1,4 @@
-"""A call writes what it named, and returns what it named: by path the entity at that path, by id that entity."""
+"""Rule: a call writes and returns the entity that it named: by path the entity at that path, by id that entity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Once a call that takes a right away has returned, no call of the user rests on it, until it is given back.
+"""Rule: once a call that takes a right away has returned, no call of the user rests on it, until it is given back.
 
 The right is the one on a schema. Tables that are there from the beginning never leave their schema, so an entity says
 which schema a call of the user was in.

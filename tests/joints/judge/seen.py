@@ -1,4 +1,4 @@
-"""What a call saw: its answer, or its error, as statements on paths and entities that were true at one instant."""
+"""A call's answer or error, as statements about paths and entities that were true at one instant."""
 
 from __future__ import annotations
 

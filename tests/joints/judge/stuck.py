@@ -1,4 +1,4 @@
-"""What one client leaves behind does not keep others from writing: some call on a path gets through."""
+"""Rule: the leftovers of one client do not keep others from writing: some call on each path gets through."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A call ends by its deadline, says so only when it has passed, and is not run again and again.
+"""Rule: a call ends by its deadline, reports it only when it has passed, and is not run again and again.
 
-Where others use the machine too, everything takes longer: limits grow as what they have left shrinks. And a process is
-not blamed for the time in which it was ready to go on, and got no processor.
+If others use the machine too, everything takes longer: the limits grow as the remaining share of the machine shrinks.
+And the time in which a process was ready to run and got no processor does not count.
 """
 
 from __future__ import annotations

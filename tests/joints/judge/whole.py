@@ -1,4 +1,4 @@
-"""What a run must contain to prove anything: each kind of call and each fault at least once, and all journals."""
+"""The required content of a run: each kind of call and each fault at least once, and all journals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alter many entities: the statement, its parameters, and what its rows mean."""
+"""Alter many entities: the statement, its parameters, and the meaning of its rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from metastore.port.batches import Altered, AlterTogether
 __all__ = ["ALTER_TOGETHER", "alter_statement", "altered"]
 
 _MOST_RETURNED: Final = 64 << 10
-"""How many characters of documents the answer has at most. A client that stops while it reads a long answer keeps its
-row locks; this much fits into the buffers of its socket, so that the server ends the transaction."""
+"""How many characters of documents the answer has at most.
+
+A client that stops while it reads a long answer keeps its row locks; this much fits into the buffers of its socket, so
+that the server ends the transaction.
+"""
 
 ALTER_TOGETHER = without_comments(f"""WITH
 -- What the members want: one row for each entity, sorted by id.
@@ -119,11 +122,11 @@ _ALTER: Final = {
     for skip in (False, True)
     for turn in (False, True)
 }
-"""By whether it passes over rows that are locked, and whether it goes on a ticket: others pay nothing for that."""
+"""By whether it skips locked rows, and whether it has a ticket: statements without one have no cost for it."""
 
 
 def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> Statement:
-    """Return the statement that alters these entities. Without patience (0) it passes over rows that are locked."""
+    """Return the statement that alters these entities. Without patience (0) it skips locked rows."""
     rows = sorted(alters, key=_id)
     values, numbers = guard_sets([one.guards for one in rows], patience)
     steps = [(one, step) for one in rows for step in one.steps]
@@ -156,7 +159,7 @@ def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> St
 
 
 def _versions(one: AlterTogether) -> list[int | None]:
-    """Return the version that each step makes; None: it makes none."""
+    """Return the version that each step makes; None: the step makes no version."""
     version, versions = one.version, list[int | None]()
     for step in one.steps:
         version += step.action == "alter"
@@ -169,6 +172,6 @@ def _id(one: AlterTogether) -> int:
 
 
 def altered(alters: Sequence[AlterTogether], rows: Sequence[Row]) -> list[Altered]:
-    """Return what the rows mean, in the order of ``alters``. A member without a row was skipped."""
+    """Return the outcomes that the rows mean, in the order of ``alters``. A member without a row was skipped."""
     by_id = {row[0]: row for row in rows}
     return [Altered(*by_id[one.id][1:]) if one.id in by_id else Altered(None) for one in alters]

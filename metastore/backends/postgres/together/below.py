@@ -1,4 +1,4 @@
-"""Find many children by name: the statement, its parameters, and what its rows mean."""
+"""Find many children by name: the statement, its parameters, and the meaning of its rows."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def parameters(wanted: Sequence[Below]) -> dict[str, Any]:
 
 
 def found(wanted: Sequence[Below], rows: Sequence[Row]) -> list[Record | bool]:
-    """Return what FIND_BELOW's rows mean: the child, False for none, True where more must be asked.
+    """Return the answers in FIND_BELOW's rows: the child; False: no child; True: another read must tell.
 
-    That happens if the parents have changed, or if an entity of that name is being dropped.
+    Another read is needed if the parents have changed, or if an entity of that name is being dropped.
     """
     held = {(entity_id, scope_version) for entity_id, scope_version in rows[0][0] or ()}
     chains = {id(one.parents): held.issuperset(_scopes(one.parents)) for one in wanted}

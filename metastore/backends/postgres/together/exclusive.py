@@ -91,7 +91,7 @@ _EXCLUSIVE: Final = {skip: EXCLUSIVE_TOGETHER.format(skip=" SKIP LOCKED" if skip
 
 
 def exclusive_statement(updates: Sequence[Single], patience: int) -> Statement:
-    """Return the statement that applies these. Without patience (0) it passes over rows that are locked."""
+    """Return the statement that applies these updates. Without patience (0) it skips locked rows."""
     values, numbers = guard_sets([one.guards for one in updates], patience)
     rows = [one.write for one in updates if isinstance(one.write, Update)]
     places = [w.place for w in rows]

@@ -1,4 +1,4 @@
-"""The guards of a batch: locked once for all members, and judged for each."""
+"""The guards of a batch: locked once for all members, and checked for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metastore.port.conditions import Guard
 __all__ = ["GUARDED", "flag", "guard_sets", "patience_of"]
 
 NAMES_WAIT: Final = 50
-"""How long a batch that passes over locked rows waits for a name that is being taken or given up (milliseconds)."""
+"""How long a batch that skips locked rows waits for a name that another one takes or gives up (milliseconds)."""
 
 GUARDED = without_comments(f"""
 -- The guards of all members, shared, by id. A mark announces an exclusive operation, for which guards step aside.
@@ -21,7 +21,7 @@ guarded AS MATERIALIZED (
   SELECT id, scope_version FROM guard
   WHERE id = ANY(%(guard_ids)s::bigint[]) AND mark IS NULL AND (SELECT {PATIENT}) <> ''
   ORDER BY id FOR KEY SHARE{{skip}}),
--- The sets of guards of which one is not as its members saw it.
+-- The guard sets with at least one guard that differs from what their members saw.
 broken AS MATERIALIZED (
   SELECT s.number FROM unnest(%(set_numbers)s::int[], %(set_ids)s::bigint[], %(set_scopes)s::bigint[])
       AS s(number, id, scope)
@@ -46,10 +46,10 @@ def guard_sets(sets: Sequence[tuple[Guard, ...]], patience: int | None) -> tuple
 
 
 def patience_of(patience: int) -> str:
-    """Return how long a statement waits for a lock, as PostgreSQL reads it."""
+    """Return how long a statement waits for a lock, in PostgreSQL's notation."""
     return f"{patience or NAMES_WAIT}ms"
 
 
 def flag(condition: str) -> str:
-    """Return a condition as a value that the planner does not look into: it expects that half of the rows have it."""
+    """Return a condition as a value that the planner cannot analyse: it expects that half of the rows have it."""
     return f"CASE WHEN {condition} THEN true ELSE false END"

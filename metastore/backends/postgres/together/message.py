@@ -1,8 +1,8 @@
-"""The message of a batch: its statements, in order, and what their rows mean.
+"""The message of a batch: its statements, in order, and the meaning of their rows.
 
-A message with several kinds of writes has a statement for each: creates, then alters, then exclusive updates, which may
-be of what the message alters. All rows that exist are locked first, by id, and names are taken in their order. So two
-messages do not wait for each other, unless each renames an entity to a name that the other one gives up. Then the
+A message with several kinds of writes has a statement for each: creates, then alters, then exclusive updates, also of
+entities that the message alters. All rows that exist are locked first, by id, and names are taken in their order. So
+two messages do not wait for each other, unless each renames an entity to a name that the other one gives up. Then the
 patience ends, and the batch is tried once more.
 """
 
@@ -31,12 +31,12 @@ own AS MATERIALIZED (SELECT g.id FROM guard g
 rows AS MATERIALIZED (SELECT e.id FROM entity e
   WHERE e.id = ANY(%(ids)s::bigint[]) AND (SELECT count(*) FROM own) >= 0 ORDER BY e.id FOR NO KEY UPDATE{{skip}})
 SELECT count(*) FROM rows""")
-"""Locks what the statements behind it lock, in one order over all of them."""
+"""Locks the rows that the later statements lock, in one order over all of them."""
 LOCKS: Final = {skip: _LOCKS.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
 
 
 def statements(batch: Batch, patience: int) -> list[Statement]:
-    """Return the statements that apply a batch. Without patience (0) they pass over rows that are locked."""
+    """Return the statements that apply a batch. Without patience (0) they skip locked rows."""
     parts = []
     if batch.inserts:
         parts.append(create_statement(batch.inserts, patience))
@@ -56,7 +56,7 @@ def statements(batch: Batch, patience: int) -> list[Statement]:
 
 
 def written(batch: Batch, rows: Sequence[Sequence[Row]]) -> Written:
-    """Return what the rows of each of these statements mean."""
+    """Return the results in the rows of these statements."""
     left = iter(rows[-(bool(batch.inserts) + bool(batch.alters) + bool(batch.updates)) :])
     return Written(
         inserts=results(len(batch.inserts), next(left)) if batch.inserts else [],
@@ -66,7 +66,7 @@ def written(batch: Batch, rows: Sequence[Sequence[Row]]) -> Written:
 
 
 def results(count: int, rows: Sequence[Row]) -> list[Result | Taken | None]:
-    """Return what the rows of a batch of creates, or of exclusive updates, mean: a result for each that was applied."""
+    """Return the results in the rows of a batch of creates or of exclusive updates: one for each applied member."""
     found: list[Result | Taken | None] = [None] * count
     for n, entity_id, version, time in rows:
         found[n - 1] = TAKEN if entity_id is None else Result(entity_id, version, time)
