@@ -229,9 +229,12 @@ def test_a_function_that_does_more_cuts_the_chain(store: Store) -> None:
 def test_alters_travel_although_a_function_cuts_their_chain(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise each function that waits with them would cost them a turn among the processes, and a ticket."""
     one, before, led, together = chain_of(store), store.tables.load(T0), list[int](), Chain.together
-    monkeypatch.setattr(
-        Chain, "together", lambda chain, handles: (led.append(len(handles)), together(chain, handles))[1]
-    )
+
+    def noted(chain: Chain, handles: Sequence[Any]) -> Any:
+        led.append(len(handles))
+        return together(chain, handles)
+
+    monkeypatch.setattr(Chain, "together", noted)
 
     def more(tx: Any) -> str:
         tx.tables.load(T0), tx.tables.load(f"{SCHEMA}.t1")
@@ -249,7 +252,12 @@ def test_functions_that_wait_behind_one_that_cut_do_not_lead(store: Store, monke
     """They wait in line together, with one ticket: alters would wait for each one that leads."""
     monkeypatch.setattr(chained, "_UNFIT", LONGEST)
     one, led, goes_alone = chain_of(store), list[object](), Chain.goes_alone
-    monkeypatch.setattr(Chain, "goes_alone", lambda chain, seat: (led.append(seat), goes_alone(chain, seat))[1])
+
+    def noted(chain: Chain, seat: Any) -> Any:
+        led.append(seat)
+        return goes_alone(chain, seat)
+
+    monkeypatch.setattr(Chain, "goes_alone", noted)
 
     def more(tx: Any) -> None:
         table = tx.tables.load(T0)
