@@ -269,7 +269,9 @@ class Chain:
         ends, cut = self._clock.monotonic() + SLOW, False
         for one in sorted(handles, key=_alters):
             link = one.request if isinstance(one.request, Link) else None
-            if cut or left <= 0 or len(group.steps) >= most or (link is not None and self._clock.monotonic() > ends):
+            # behind a function that has cut the chain no other one begins; alters take no time, and travel along
+            over = link is not None and (cut or self._clock.monotonic() > ends)
+            if over or left <= 0 or len(group.steps) >= most:
                 later.append(one)
             elif link is not None:
                 link.handle = one

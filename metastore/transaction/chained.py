@@ -66,11 +66,14 @@ class InChain:
         if self._function is None or len(ids) != 1 or self._lost >= _MOST_LOST:
             return False
         chain = chain_at(self._session, ids[0])
-        if (chain.unfit.get(self._function) or 0.0) > self._session.clock.monotonic():
+        if self._is_kept_out(chain):
             return False
         self._chain = chain
         self._seat = seat = chain.enter(ends)
         if seat is None:
+            return False
+        if seat.term is not None and self._is_kept_out(chain):
+            self.leave()  # a run of the function has cut the chain meanwhile: they need not lead one by one
             return False
         if seat.term is not None:
             seat.base = chain.kept()
@@ -150,6 +153,7 @@ class InChain:
         """End the turn of a run that follows, and wait for the answer."""
         in_time = seat.link.end("cut" if looked_back else end)
         if seat.link.cuts:
+            self._lost += 1  # alters may be committed behind it, so that its own commit is lost
             self._keep_out(chain, late=not in_time)
         try:
             answer = chain.answer(seat)
@@ -167,6 +171,9 @@ class InChain:
             return False
         self._keep_out(chain, late=True)
         return True
+
+    def _is_kept_out(self, chain: Chain) -> bool:
+        return (chain.unfit.get(self._function) or 0.0) > self._session.clock.monotonic()
 
     def _keep_out(self, chain: Chain, *, late: bool) -> None:
         """Let all runs of the function go alone for a while; after a late run, only if one was late before.

@@ -226,6 +226,51 @@ def test_a_function_that_does_more_cuts_the_chain(store: Store) -> None:
     assert not store.verify()
 
 
+def test_alters_travel_although_a_function_cuts_their_chain(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each function that waits with them would cost them a turn among the processes, and a ticket."""
+    one, before, led, together = chain_of(store), store.tables.load(T0), list[int](), Chain.together
+
+    def noted(chain: Chain, handles: Sequence[Any]) -> Any:
+        led.append(len(handles))
+        return together(chain, handles)
+
+    monkeypatch.setattr(Chain, "together", noted)
+
+    def more(tx: Any) -> str:
+        tx.tables.load(T0), tx.tables.load(f"{SCHEMA}.t1")
+        return str(tx.tables.alter(T0, ms.SetProperty("more", "1")).properties["more"])
+
+    calls = [lambda: alter(store, "a"), lambda: store.run(more), lambda: alter(store, "b")]
+    with ThreadPoolExecutor(3) as pool:
+        found = results(started(pool, one, calls))
+    assert led == [3]
+    assert found == [before.version + 1, "1", before.version + 2]
+    assert store.tables.load(T0).version == before.version + 3
+
+
+def test_functions_that_wait_behind_one_that_cut_do_not_lead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait in line together, with one ticket: alters would wait for each one that leads."""
+    monkeypatch.setattr(chained, "_UNFIT", LONGEST)
+    one, led, goes_alone = chain_of(store), list[object](), Chain.goes_alone
+
+    def noted(chain: Chain, seat: Any) -> Any:
+        led.append(seat)
+        return goes_alone(chain, seat)
+
+    monkeypatch.setattr(Chain, "goes_alone", noted)
+
+    def more(tx: Any) -> None:
+        table = tx.tables.load(T0)
+        tx.tables.load(f"{SCHEMA}.t1")
+        tx.tables.alter(table, ms.SetProperty("counter", str(int(table.properties["counter"]) + 1)))
+
+    calls = [lambda: count(store), *[lambda: store.run(more)] * 3]
+    with ThreadPoolExecutor(4) as pool:
+        results(started(pool, one, calls))
+    assert not led
+    assert store.tables.load(T0).properties["counter"] == "5"
+
+
 def test_a_slow_function_holds_up_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its callers go alone only after the second time: its thread may have had no processor."""
     _take_for_slow(monkeypatch, 0.3)

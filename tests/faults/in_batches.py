@@ -76,6 +76,20 @@ IN_BATCHES: tuple[Fault, ...] = (
         _CHAIN,
     ),
     Fault(
+        "Chain: alters wait behind each function that cuts it",
+        "metastore/combine/chain.py",
+        "over = link is not None and (cut or self._clock.monotonic() > ends)",
+        "over = cut or (link is not None and self._clock.monotonic() > ends)",
+        _CHAIN,
+    ),
+    Fault(
+        "Chain: functions that are to go alone lead it, one by one",
+        "metastore/transaction/chained.py",
+        "        if seat.term is not None and self._is_kept_out(chain):\n",
+        "        if seat.term is None and self._is_kept_out(chain):\n",
+        _CHAIN,
+    ),
+    Fault(
         "Chain: a function that takes long does not give the turn back",
         "metastore/combine/link.py",
         "(left := ends - self._clock.monotonic()) > 0",
