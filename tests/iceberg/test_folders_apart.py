@@ -14,7 +14,7 @@ from metastore import Store
 from metastore.pyiceberg.neighbours import Neighbours
 from metastore.serve import Vended
 from tests.iceberg.server import served
-from tests.iceberg.test_rest import SCHEMA
+from tests.iceberg.test_rest import SCHEMA, creation
 
 DELEGATION = {"X-Iceberg-Access-Delegation": "vended-credentials"}
 TABLES = "/namespaces/a/tables"
@@ -61,7 +61,14 @@ def test_a_new_table_gets_no_folder_in_or_around_that_of_another(
     client: httpx.Client, sqlite_url: str, lake: Path
 ) -> None:
     place = f"{lake.as_uri()}/x/outer"
+    assert made(client, "t", place, staged=True) == 200
     assert made(client, "outer", place) == 200
+    assert made(client, "outer", place) == 409, "who creates it if it does not exist gets this error"
+    for inside in (place, f"{place}/in"):  # the commit of the staged one, and of one that was not
+        commit = creation("t", inside)
+        assert client.post(f"{TABLES}/t", json=commit).status_code == 403
+        assert client.post("/transactions/commit", json={"table-changes": [commit]}).status_code == 403
+    assert client.post(f"{TABLES}/outer", json=creation("outer", place)).status_code == 409
     with ms.open(sqlite_url) as store:
         store.schemas.create("lake.ice.below", properties={"location": f"{place}/below"})
         for location in (place, f"{place}/in", f"{lake.as_uri()}/x", place.replace("file://", ""), f"{place}/a/../b"):
