@@ -15,12 +15,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from metastore.clock import SYSTEM
-from metastore.errors import HistoryGone, InvalidArgument, MetastoreError
+from metastore.errors import BackendUnavailable, HistoryGone, InvalidArgument, MetastoreError
 from metastore.feed.feed import number_in, read
 from metastore.feed.visible import Sight
 from metastore.kinds.entity import Change
 from metastore.kinds.table.changes import SetLocation
-from metastore.port.records import Origin
+from metastore.port.conditions import DROPPED
+from metastore.port.records import Known, Origin
 from metastore.pyiceberg.confined import END, keys_of
 from metastore.pyiceberg.entities import FORMAT, POINTER, UUID_OF
 from metastore.transfer.walk import batched
@@ -33,6 +34,8 @@ __all__ = ["Neighbours"]
 _PAGE: Final = 100
 _STORE: Final = 3
 """How many parts of a key say which store it is."""
+_MANY: Final = 10_000
+"""A reader that is behind by more changes than this, and than there are folders, reads all folders again instead."""
 _TABLES: Final = Sight(None, frozenset(["table"]))
 
 
@@ -52,13 +55,18 @@ class Neighbours:
         self._sorted: list[tuple[str, int]] = []
         """The keys of all folders, each with the id of its table: what lies in a folder comes behind its key."""
 
-    def are_more_than(self, most: int, location: str) -> bool:
+    def look(self) -> None:
+        """Read the folders of all tables, so that no later caller waits for it."""
+        self._ids(lambda _: (), ())
+
+    def are_more_than(self, most: int, location: str, patience: float = -1.0) -> bool:
         """Whether more than ``most`` live tables have a location as their folder, or lie below it.
 
-        Those of one UUID in that very folder are one table: a copy of a table has its files.
+        Those of one UUID in that very folder are one table: a copy of a table has its files. ``patience``: how long to
+        wait for another thread that reads the folders (seconds; -1: until it has); then it raises BackendUnavailable.
         """
         folders = keys_of(location)
-        tables, ids = set[Hashable](), self._ids(self._below, folders)
+        tables, ids = set[Hashable](), self._ids(self._below, folders, patience)
         if len(ids) <= most:
             return False
         for some in batched(ids, _PAGE):
@@ -69,10 +77,10 @@ class Neighbours:
                 return True
         return False
 
-    def may_be_in(self, location: str) -> bool:
-        """Whether another table lies in the folder of a table, or the database does not say."""
+    def may_be_more_than(self, most: int, location: str) -> bool:
+        """Whether :meth:`are_more_than` is true, or the database does not say."""
         try:
-            return self.are_more_than(1, location)
+            return self.are_more_than(most, location)
         except MetastoreError:
             return True
 
@@ -84,20 +92,31 @@ class Neighbours:
 
     def _live(self, ids: list[int]) -> Iterator[tuple[int, str | None, tuple[str, ...]]]:
         """Yield those of the tables that are live now: the id, the UUID, and the keys of the folder."""
-        for known in self._backend.by_id(ids):
+        found = self._backend.by_id(ids)
+        gone = [number for number, known in zip(ids, found, strict=True) if _is_gone(known)]
+        if gone and self._lock.acquire(blocking=False):  # else the next caller forgets them
+            try:
+                self._read(gone)
+            finally:
+                self._lock.release()
+        for known in found:
             if known is not None and (known.live or known.dropping):
                 properties = json.loads(known.record.doc).get("properties", {})
                 yield known.record.chain[-1].id, properties.get(UUID_OF), _keys(known.record.doc)
 
-    def _ids(self, find: Callable[[str], Iterable[int]], folders: tuple[str, ...]) -> list[int]:
+    def _ids(self, find: Callable[[str], Iterable[int]], folders: tuple[str, ...], patience: float = -1.0) -> list[int]:
         """Return the ids of the tables that are found for these folders. They may have gone since."""
         asked = SYSTEM.monotonic()
-        with self._lock:
+        if not self._lock.acquire(timeout=patience):
+            raise BackendUnavailable("another request reads the folders of all tables; try again in a few seconds")
+        try:
             if self._began < asked:  # else another thread has read the feed since this one asked
                 began = SYSTEM.monotonic()
                 self._follow()
                 self._began = began
             return sorted({number for folder in folders for number in find(folder)})
+        finally:
+            self._lock.release()
 
     def _below(self, folder: str) -> Iterator[int]:
         return self._from(folder, lambda key: key.startswith(folder))
@@ -118,19 +137,22 @@ class Neighbours:
     def _follow(self) -> None:
         """Read what has changed; the lock is held."""
         try:
-            if self._after is not None:
+            if self._after is not None and self._seen is not None:
+                drawn = self._backend.origin, self._backend.watermark().position
                 # if no number was drawn since, there is nothing to read
-                if self._seen != (self._backend.origin, self._backend.watermark().position):
-                    self._read_changes(self._after)
-                return
+                if drawn[1] - self._seen[1] <= max(_MANY, len(self._of)):
+                    if self._seen != drawn:
+                        self._read_changes(self._after)
+                    return
         except (HistoryGone, InvalidArgument):
             pass  # gc, a fail-over or a restore has taken the changes away
-        after = self._store.position()
+        origin, after = self._backend.origin, self._store.position()
+        seen = origin, number_in(self._backend, after)
         with self._backend.snapshot() as snapshot:
             rows = snapshot.rows("entity", ("id", "doc"), ("id",))
             self._of = {number: keys for number, doc in rows if f'"{POINTER}"' in doc and (keys := _keys(doc))}
         self._sorted = sorted((key, number) for number, keys in self._of.items() for key in keys)
-        self._after, self._seen = after, None
+        self._after, self._seen = after, seen
 
     def _read_changes(self, after: str) -> None:
         changed, origin = set[int](), self._backend.origin
@@ -143,14 +165,20 @@ class Neighbours:
         self._after, self._seen = after, (origin, number_in(self._backend, after))
 
     def _read(self, ids: list[int]) -> None:
+        """Read the folders of some tables; the lock is held. A restore that follows has a later change."""
         for some in batched(ids, _PAGE):
             for number, known in zip(some, self._backend.by_id(some), strict=True):
                 for key in self._of.pop(number, ()):
                     del self._sorted[bisect_left(self._sorted, (key, number))]
-                if known is not None and (keys := _keys(known.record.doc)):
+                if known is not None and not _is_gone(known) and (keys := _keys(known.record.doc)):
                     self._of[number] = keys
                     for key in keys:
                         insort(self._sorted, (key, number))
+
+
+def _is_gone(known: Known | None) -> bool:
+    """Whether a table was purged, or dropped by itself: only a restore of its own brings it back."""
+    return known is None or (known.state == DROPPED and not known.dropping)
 
 
 def _moves(change: Change) -> bool:

@@ -261,16 +261,30 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg server: the key of a folder opens that of another table in it",
         "metastore/serve/iceberg/warehouses.py",
-        "self._neighbours.are_more_than(0 if staged else 1, location)",
+        "self._neighbours.are_more_than(0 if staged else 1, location, _WAITS)",
         "False",
         "tests/iceberg/test_folders_apart.py -k no_key",
     ),
     Fault(
         "Iceberg: a table that came while another one is purged loses its files",
         "metastore/pyiceberg/tables.py",
-        "self._neighbours.are_more_than(0, current.metadata.location)",
+        "self._neighbours.may_be_more_than(0, current.metadata.location)",
         "False",
         "tests/iceberg/test_folders_apart.py -k no_key",
+    ),
+    Fault(
+        "Iceberg server: one slow look at the folders of all tables holds every load",
+        "metastore/pyiceberg/neighbours.py",
+        "if not self._lock.acquire(timeout=patience):",
+        "if not self._lock.acquire():",
+        "tests/iceberg/test_folders_apart.py -k 'slow_look'",
+    ),
+    Fault(
+        "Iceberg server: the commit of a staged table does not look for tables in its folder",
+        "metastore/pyiceberg/catalog.py",
+        'self._apart(names, metadata.location.rstrip("/"), check=user is None or bool(above))\n\n    # Views',
+        "\n    # Views",
+        "tests/iceberg/test_folders_apart.py -k new_table",
     ),
     Fault(
         "Iceberg: a table that was moved since the folders were read is not found",

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 
 import httpx
 import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.errors import BackendUnavailable
 from metastore.pyiceberg.neighbours import Neighbours
 from metastore.serve import Vended
+from metastore.serve.iceberg import warehouses
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import SCHEMA, creation
 
@@ -100,13 +104,36 @@ def test_a_folder_that_holds_another_table_gets_no_key_and_no_purge(
     # another one moves in after the first look
     with monkeypatch.context() as patch:
         more = Neighbours.are_more_than
-        patch.setattr(Neighbours, "are_more_than", lambda self, most, place: most == 0 and more(self, most, place))
+        patch.setattr(Neighbours, "are_more_than", lambda self, most, *place: most == 0 and more(self, most, *place))
         assert client.delete(f"{TABLES}/outer?purgeRequested=true").status_code == 204
     assert sorted((lake / "outer" / "metadata").iterdir()) == files
     assert client.delete(f"{TABLES}/inner?purgeRequested=true").status_code == 204
     assert made(client, "outer", place) == 200
     assert key_of(client, "outer") == ["key"]
     assert client.delete(f"{TABLES}/outer?purgeRequested=true").status_code == 204
+
+
+def test_a_slow_look_at_the_folders_stops_no_loads(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert made(client, "t") == 200
+    begun, over, follow = Event(), Event(), Neighbours._follow
+    with ThreadPoolExecutor(1) as other:
+
+        def slow(self: Neighbours) -> None:
+            begun.set()
+            over.wait(60)
+            follow(self)
+
+        monkeypatch.setattr(Neighbours, "_follow", slow)
+        monkeypatch.setattr(warehouses, "_WAITS", 0.01)
+        try:
+            first = other.submit(client.get, f"{TABLES}/t")
+            assert begun.wait(60)
+            assert client.get(f"{TABLES}/t", headers={"X-Iceberg-Access-Delegation": ""}).status_code == 200
+            refused = client.get(f"{TABLES}/t", timeout=10)
+            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+        finally:
+            over.set()
+        assert first.result().json()["storage-credentials"]
 
 
 def grown(store: Store, name: str, location: str, uuid: str) -> ms.Entity:
@@ -116,7 +143,7 @@ def grown(store: Store, name: str, location: str, uuid: str) -> ms.Entity:
 
 
 @pytest.mark.parametrize("url", ["sqlite_url", "memory_url"])
-def test_folders_are_followed(url: str, request: pytest.FixtureRequest) -> None:
+def test_folders_are_followed(url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through drops and restores of tables and schemas, other spellings, and changes that gc has removed."""
     with ms.open("memory://" if url == "memory_url" else request.getfixturevalue(url)) as store:
         store.metalakes.create("lake")
@@ -154,5 +181,19 @@ def test_folders_are_followed(url: str, request: pytest.FixtureRequest) -> None:
         assert count() == 1
         store.tables.drop(first)
         assert [count(), neighbours.has_around("s3://bkt/lake/t")] == [0, False]
+        again = Neighbours(store)
+        again.look()
+        assert [first.id in one._of for one in (neighbours, again)] == [False, True]
+        assert not again.are_more_than(0, "s3://bkt/lake/t")
+        assert first.id not in again._of, "no later look reads what was dropped"
         store.tables.restore("lake.ice.a.first")
-        assert count() == 1
+        assert (count(), again.are_more_than(0, "s3://bkt/lake/t")) == (1, True)
+        with again._lock, pytest.raises(BackendUnavailable):
+            again.are_more_than(0, "s3://bkt/lake/t", 0.0)
+        # who is far behind reads the folders, not the feed
+        monkeypatch.setattr("metastore.pyiceberg.neighbours._MANY", 0)
+        monkeypatch.delattr(Neighbours, "_read_changes")
+        for number in range(len(neighbours._of) + 1):
+            store.schemas.create(f"lake.ice.new{number}")
+        store.tables.drop(first)
+        assert count() == 0
