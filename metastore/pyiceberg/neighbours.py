@@ -14,12 +14,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from metastore.cache.positions import MOST, Positions
 from metastore.clock import SYSTEM
-from metastore.errors import BackendUnavailable, HistoryGone, InvalidArgument, MetastoreError
-from metastore.feed.feed import number_in, read
-from metastore.feed.visible import Sight
-from metastore.kinds.entity import Change
-from metastore.kinds.table.changes import SetLocation
+from metastore.errors import BackendUnavailable, MetastoreError
 from metastore.port.conditions import DROPPED
 from metastore.port.records import Known, Origin
 from metastore.pyiceberg.confined import END, keys_of
@@ -34,23 +31,23 @@ __all__ = ["Neighbours"]
 _PAGE: Final = 100
 _STORE: Final = 3
 """How many parts of a key say which store it is."""
-_MANY: Final = 10_000
-"""A reader that is behind by more changes than this, and than there are folders, reads all folders again instead."""
-_TABLES: Final = Sight(None, frozenset(["table"]))
+_PAGES: Final = 10
+"""A reader that is behind by more pages of changes than this reads all folders again instead."""
+_RECENT: Final = 500
+"""Among how many of the newest changes are those of commits that were open when all folders were read."""
 
 
 class Neighbours:
     """The folders of all Iceberg tables of a store, which is not that of a user."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
         self._backend = store._session.backend  # noqa: SLF001  (the same package)
         self._lock = Lock()
         self._began = float("-inf")
         """When the folders were last read (monotonic seconds)."""
-        self._after: str | None = None
-        self._seen: tuple[Origin, int] | None = None
-        """The number of the change that was read last, and of which server."""
+        self._origin: Origin | None = None
+        self._positions: Positions | None = None
+        """The changes that are in the folders; None: the folders were not read yet."""
         self._of: dict[int, tuple[str, ...]] = {}
         self._sorted: list[tuple[str, int]] = []
         """The keys of all folders, each with the id of its table: what lies in a folder comes behind its key."""
@@ -136,33 +133,40 @@ class Neighbours:
 
     def _follow(self) -> None:
         """Read what has changed; the lock is held."""
-        try:
-            if self._after is not None and self._seen is not None:
-                drawn = self._backend.origin, self._backend.watermark().position
-                # if no number was drawn since, there is nothing to read
-                if drawn[1] - self._seen[1] <= max(_MANY, len(self._of)):
-                    if self._seen != drawn:
-                        self._read_changes(self._after)
-                    return
-        except (HistoryGone, InvalidArgument):
-            pass  # gc, a fail-over or a restore has taken the changes away
-        origin, after = self._backend.origin, self._store.position()
-        seen = origin, number_in(self._backend, after)
+        origin, positions = self._backend.origin, self._positions
+        is_same = positions is not None and self._origin == origin and self._has_followed(positions)
+        if not is_same or self._backend.origin != origin:  # gc, a fail-over or a restore has taken changes away
+            self._positions = None
+            self._read_all()
+
+    def _has_followed(self, positions: Positions) -> bool:
+        """Read the changed tables. False: too much has changed, or changes are gone.
+
+        What is committed counts at once, also after the number of a commit that is open, as long as any other
+        transaction of the server may keep the feed from passing it.
+        """
+        for _ in range(_PAGES):
+            after = positions.last
+            answer = self._backend.touched(after, sorted(positions.missing), MOST - 1)
+            self._read(sorted({row.entity_id for row in answer.rows if row.entity_id is not None}))
+            if not positions.apply(answer, after):
+                return False
+            if positions.stubborn:
+                positions.watermark = self._backend.watermark()
+            if sum(row.seq > after for row in answer.rows) < MOST:
+                return True
+        return False
+
+    def _read_all(self) -> None:
+        origin, drawn = self._backend.origin, self._backend.watermark().position
+        answer = self._backend.touched(drawn, (), 0)
+        # a commit that is open now may have drawn an earlier number
+        positions = Positions(answer.epoch, max(answer.collected, drawn - _RECENT))
         with self._backend.snapshot() as snapshot:
             rows = snapshot.rows("entity", ("id", "doc"), ("id",))
-            self._of = {number: keys for number, doc in rows if f'"{POINTER}"' in doc and (keys := _keys(doc))}
+            self._of = {number: keys for number, doc in rows if (keys := _keys(doc))}
         self._sorted = sorted((key, number) for number, keys in self._of.items() for key in keys)
-        self._after, self._seen = after, seen
-
-    def _read_changes(self, after: str) -> None:
-        changed, origin = set[int](), self._backend.origin
-        for one in read(self._backend, self._store._session.clock, after, None, lambda _: None, _TABLES):  # noqa: SLF001
-            after = one.position
-            # a commit to a table moves its pointer, and no folder
-            if isinstance(one, Change) and (one.entity_id not in self._of or one.action != "alter" or _moves(one)):
-                changed.add(one.entity_id)
-        self._read(sorted(changed))
-        self._after, self._seen = after, (origin, number_in(self._backend, after))
+        self._origin, self._positions = origin, positions
 
     def _read(self, ids: list[int]) -> None:
         """Read the folders of some tables; the lock is held. A restore that follows has a later change."""
@@ -181,13 +185,9 @@ def _is_gone(known: Known | None) -> bool:
     return known is None or (known.state == DROPPED and not known.dropping)
 
 
-def _moves(change: Change) -> bool:
-    return not change.changes or any(isinstance(one, SetLocation) for one in change.changes)
-
-
 def _keys(doc: str) -> tuple[str, ...]:
     """Return the keys of the folder of an Iceberg table, by its document; nothing for another entity."""
-    fields = json.loads(doc)
+    fields = json.loads(doc) if f'"{POINTER}"' in doc else {}
     location = fields.get("location")
     is_table = fields.get("format") == FORMAT and POINTER in fields.get("properties", {})
     return keys_of(location) if is_table and isinstance(location, str) and location else ()

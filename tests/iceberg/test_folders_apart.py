@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 
 import httpx
+import psycopg
 import pytest
 
 import metastore as ms
@@ -19,6 +20,7 @@ from metastore.serve import Vended
 from metastore.serve.iceberg import warehouses
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import SCHEMA, creation
+from tests.servers.process import wait_until
 
 DELEGATION = {"X-Iceberg-Access-Delegation": "vended-credentials"}
 TABLES = "/namespaces/a/tables"
@@ -190,10 +192,52 @@ def test_folders_are_followed(url: str, request: pytest.FixtureRequest, monkeypa
         assert (count(), again.are_more_than(0, "s3://bkt/lake/t")) == (1, True)
         with again._lock, pytest.raises(BackendUnavailable):
             again.are_more_than(0, "s3://bkt/lake/t", 0.0)
-        # who is far behind reads the folders, not the feed
-        monkeypatch.setattr("metastore.pyiceberg.neighbours._MANY", 0)
-        monkeypatch.delattr(Neighbours, "_read_changes")
-        for number in range(len(neighbours._of) + 1):
-            store.schemas.create(f"lake.ice.new{number}")
-        store.tables.drop(first)
-        assert count() == 0
+        # page by page; who is far behind reads the folders
+        monkeypatch.setattr("metastore.pyiceberg.neighbours.MOST", 2)
+        for pages, read_all in ((10, None), (1, Neighbours._read_all)):
+            monkeypatch.setattr("metastore.pyiceberg.neighbours._PAGES", pages)
+            for number in range(5):
+                store.schemas.create(f"lake.ice.new{pages}_{number}")
+            store.tables.drop(first)
+            with monkeypatch.context() as patch:
+                patch.setattr(Neighbours, "_read_all", read_all)
+                assert count() == 0
+            store.tables.restore("lake.ice.a.first")
+            assert count() == 1
+
+
+_WAIT_AT_COMMIT = """CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NULL; END';
+  CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON operation DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.principal = 'slow') EXECUTE FUNCTION wait()"""
+_WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def test_a_commit_that_is_open_hides_no_table(postgres_url: str) -> None:
+    """Not what others commit after it drew its number, nor itself once it commits."""
+    place = "s3://bkt/lake/t"
+    with (
+        ms.open(postgres_url) as store,
+        ms.open(postgres_url, principal="slow") as slow,
+        psycopg.connect(postgres_url.replace("+psycopg", ""), autocommit=True) as hand,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.ice", type="relational")
+        for name in ("lake.ice.a.t", "lake.ice.b.other"):
+            grown(store, name, place if name.endswith("t") else "s3://bkt/o", name)
+        before, during = Neighbours(store), Neighbours(store)
+        assert not before.are_more_than(1, place)
+        hand.execute(_WAIT_AT_COMMIT)
+        hand.execute("SELECT pg_advisory_lock(77)")
+        try:
+            late = pool.submit(grown, slow, "lake.ice.b.late", f"{place}/late", "late")
+            assert wait_until(lambda: hand.execute(_WAITING).fetchone() is not None, 30.0)
+            grown(store, "lake.ice.a.inner", f"{place}/in", "inner")
+            for one in (before, during, before):
+                assert (one.are_more_than(1, place), one.are_more_than(2, place)) == (True, False)
+        finally:
+            hand.execute("SELECT pg_advisory_unlock(77)")
+        late.result()
+        for one in (before, during):
+            assert one.are_more_than(2, place)
