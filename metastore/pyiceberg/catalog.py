@@ -287,7 +287,8 @@ class MetastoreCatalog(_PyIcebergBase):
         return place
 
     def _shares(self, place: str) -> bool:
-        return self._neighbours.has_around(place) or self._neighbours.are_more_than(0, place)
+        with errors_of_iceberg():
+            return self._neighbours.has_around(place) or self._neighbours.are_more_than(0, place)
 
     def _take(self, names: Identifier, *places: str) -> dict[str, Any]:
         """Claim the folders that a user named for a new table or view.

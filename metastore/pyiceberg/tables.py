@@ -210,7 +210,9 @@ class Tables:
 
         def attempt(options: dict[str, Any]) -> None:
             current = self.current(names, writing=True)
-            if self._neighbours.are_more_than(1, current.metadata.location):
+            with errors_of_iceberg():
+                is_shared = self._neighbours.are_more_than(1, current.metadata.location)
+            if is_shared:
                 with errors_of_iceberg(), tried(self._store) as tx:  # the right first: who lacks it learns nothing
                     tx.tables.drop(current.entity)
                 raise ForbiddenError(
