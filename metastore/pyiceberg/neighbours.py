@@ -2,7 +2,7 @@
 
 Who gets a key for a folder, or has its files deleted, reaches the files of all tables in it. The store knows the folder
 of each table, and nothing keeps folders apart that operators choose. So a server, and a purge, ask here. The folders
-are read once, which takes seconds for 50,000 tables, and then follow the feed. Tables of other formats do not count:
+are read once, which takes seconds for 50,000 tables, and then follow each commit. Tables of other formats do not count:
 each user may make one at any location, and could shut others out of their tables.
 """
 
