@@ -268,24 +268,27 @@ class MetastoreCatalog(_PyIcebergBase):
         """
         above, user = self._namespaces.properties(names[:-1]).get(LOCATION), user_of(self._store)
         if not location:
-            return self._apart(self._places.default(names, above, user if held else None), check=bool(above))
+            return self._apart(names, self._places.default(names, above, user if held else None), check=bool(above))
         if user is not None:
             chosen = self._places.check_chosen(location, names, above, user)
             if held:  # nothing takes the folder here, and the server may give out a key for it
                 self._once.require_unused(chosen)
-        return self._apart(location.rstrip("/"), check=user is None or bool(above))
+        return self._apart(names, location.rstrip("/"), check=user is None or bool(above))
 
-    def _apart(self, place: str, *, check: bool) -> str:
+    def _apart(self, names: Identifier, place: str, *, check: bool) -> str:
         """Return the place of a new table. In a server it raises ForbiddenError if another table has it.
 
         ``check``: an operator or a namespace chose it, so that it may lie in the folder of another table, or around it.
         """
         if check and self._places.serves and self._shares(place):
+            # a taken name comes first: "create if not exists" names the folder of the table that is there
+            self._tables.try_create(names)
             raise ForbiddenError(f"{place[:200]!r} lies in the folder of another table, or around it; name another one")
         return place
 
     def _shares(self, place: str) -> bool:
-        return self._neighbours.has_around(place) or self._neighbours.are_more_than(0, place)
+        with errors_of_iceberg():
+            return self._neighbours.has_around(place) or self._neighbours.are_more_than(0, place)
 
     def _take(self, names: Identifier, *places: str) -> dict[str, Any]:
         """Claim the folders that a user named for a new table or view.
@@ -465,10 +468,12 @@ class MetastoreCatalog(_PyIcebergBase):
         ``metadata``: the metadata that the updates make.
         """
         self._places.check_updates(updates)
-        if (user := user_of(self._store)) is not None:
-            above = self._namespaces.properties(names[:-1]).get(LOCATION)
+        above, user = self._namespaces.properties(names[:-1]).get(LOCATION), user_of(self._store)
+        if user is not None:
             self._places.check_chosen(metadata.location, names, above, user)
             check_own_metadata(metadata)
+        # others may have made a table there since this one was staged
+        self._apart(names, metadata.location.rstrip("/"), check=user is None or bool(above))
 
     # Views
 

@@ -299,8 +299,9 @@ class Commits:
 
     def _delete_replaced(self, attempts: list[_Prepared | _Created]) -> None:
         for one in attempts:
+            place = one.metadata.location
             # a user may have named files of another table in the log
-            if one.replaced and not (self._places.serves and self._neighbours.may_be_in(one.metadata.location)):
+            if one.replaced and not (self._places.serves and self._neighbours.may_be_more_than(1, place)):
                 delete_quietly(one.io, list(one.replaced))
 
     def _begun(self, attempts: list[_Prepared | _Created]) -> dict[str, Any] | None:

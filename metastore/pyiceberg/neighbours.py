@@ -2,7 +2,7 @@
 
 Who gets a key for a folder, or has its files deleted, reaches the files of all tables in it. The store knows the folder
 of each table, and nothing keeps folders apart that operators choose. So a server, and a purge, ask here. The folders
-are read once, which takes seconds for 50,000 tables, and then follow the feed. Tables of other formats do not count:
+are read once, which takes seconds for 50,000 tables, and then follow each commit. Tables of other formats do not count:
 each user may make one at any location, and could shut others out of their tables.
 """
 
@@ -14,13 +14,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from metastore.cache.positions import MOST, Positions
 from metastore.clock import SYSTEM
-from metastore.errors import HistoryGone, InvalidArgument, MetastoreError
-from metastore.feed.feed import number_in, read
-from metastore.feed.visible import Sight
-from metastore.kinds.entity import Change
-from metastore.kinds.table.changes import SetLocation
-from metastore.port.records import Origin
+from metastore.errors import BackendUnavailable, MetastoreError
+from metastore.port.conditions import DROPPED
+from metastore.port.records import Known, Origin
 from metastore.pyiceberg.confined import END, keys_of
 from metastore.pyiceberg.entities import FORMAT, POINTER, UUID_OF
 from metastore.transfer.walk import batched
@@ -33,32 +31,39 @@ __all__ = ["Neighbours"]
 _PAGE: Final = 100
 _STORE: Final = 3
 """How many parts of a key say which store it is."""
-_TABLES: Final = Sight(None, frozenset(["table"]))
+_PAGES: Final = 10
+"""A reader that is behind by more pages of changes than this reads all folders again instead."""
+_RECENT: Final = 500
+"""Among how many of the newest changes are those of commits that were open when all folders were read."""
 
 
 class Neighbours:
     """The folders of all Iceberg tables of a store, which is not that of a user."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
         self._backend = store._session.backend  # noqa: SLF001  (the same package)
         self._lock = Lock()
         self._began = float("-inf")
         """When the folders were last read (monotonic seconds)."""
-        self._after: str | None = None
-        self._seen: tuple[Origin, int] | None = None
-        """The number of the change that was read last, and of which server."""
+        self._origin: Origin | None = None
+        self._positions: Positions | None = None
+        """The changes that are in the folders; None: the folders were not read yet."""
         self._of: dict[int, tuple[str, ...]] = {}
         self._sorted: list[tuple[str, int]] = []
         """The keys of all folders, each with the id of its table: what lies in a folder comes behind its key."""
 
-    def are_more_than(self, most: int, location: str) -> bool:
+    def look(self) -> None:
+        """Read the folders of all tables, so that no later caller waits for it."""
+        self._ids(lambda _: (), ())
+
+    def are_more_than(self, most: int, location: str, patience: float = -1.0) -> bool:
         """Whether more than ``most`` live tables have a location as their folder, or lie below it.
 
-        Those of one UUID in that very folder are one table: a copy of a table has its files.
+        Those of one UUID in that very folder are one table: a copy of a table has its files. ``patience``: how long to
+        wait for another thread that reads the folders (seconds; -1: until it has); then it raises BackendUnavailable.
         """
         folders = keys_of(location)
-        tables, ids = set[Hashable](), self._ids(self._below, folders)
+        tables, ids = set[Hashable](), self._ids(self._below, folders, patience)
         if len(ids) <= most:
             return False
         for some in batched(ids, _PAGE):
@@ -69,10 +74,10 @@ class Neighbours:
                 return True
         return False
 
-    def may_be_in(self, location: str) -> bool:
-        """Whether another table lies in the folder of a table, or the database does not say."""
+    def may_be_more_than(self, most: int, location: str) -> bool:
+        """Whether :meth:`are_more_than` is true, or the database does not say."""
         try:
-            return self.are_more_than(1, location)
+            return self.are_more_than(most, location)
         except MetastoreError:
             return True
 
@@ -84,20 +89,31 @@ class Neighbours:
 
     def _live(self, ids: list[int]) -> Iterator[tuple[int, str | None, tuple[str, ...]]]:
         """Yield those of the tables that are live now: the id, the UUID, and the keys of the folder."""
-        for known in self._backend.by_id(ids):
+        found = self._backend.by_id(ids)
+        gone = [number for number, known in zip(ids, found, strict=True) if _is_gone(known)]
+        if gone and self._lock.acquire(blocking=False):  # else the next caller forgets them
+            try:
+                self._read(gone)
+            finally:
+                self._lock.release()
+        for known in found:
             if known is not None and (known.live or known.dropping):
                 properties = json.loads(known.record.doc).get("properties", {})
                 yield known.record.chain[-1].id, properties.get(UUID_OF), _keys(known.record.doc)
 
-    def _ids(self, find: Callable[[str], Iterable[int]], folders: tuple[str, ...]) -> list[int]:
+    def _ids(self, find: Callable[[str], Iterable[int]], folders: tuple[str, ...], patience: float = -1.0) -> list[int]:
         """Return the ids of the tables that are found for these folders. They may have gone since."""
         asked = SYSTEM.monotonic()
-        with self._lock:
+        if not self._lock.acquire(timeout=patience):
+            raise BackendUnavailable("another request reads the folders of all tables; try again in a few seconds")
+        try:
             if self._began < asked:  # else another thread has read the feed since this one asked
                 began = SYSTEM.monotonic()
                 self._follow()
                 self._began = began
             return sorted({number for folder in folders for number in find(folder)})
+        finally:
+            self._lock.release()
 
     def _below(self, folder: str) -> Iterator[int]:
         return self._from(folder, lambda key: key.startswith(folder))
@@ -117,49 +133,61 @@ class Neighbours:
 
     def _follow(self) -> None:
         """Read what has changed; the lock is held."""
-        try:
-            if self._after is not None:
-                # if no number was drawn since, there is nothing to read
-                if self._seen != (self._backend.origin, self._backend.watermark().position):
-                    self._read_changes(self._after)
-                return
-        except (HistoryGone, InvalidArgument):
-            pass  # gc, a fail-over or a restore has taken the changes away
-        after = self._store.position()
+        origin, positions = self._backend.origin, self._positions
+        is_same = positions is not None and self._origin == origin and self._has_followed(positions)
+        if not is_same or self._backend.origin != origin:  # gc, a fail-over or a restore has taken changes away
+            self._positions = None
+            self._read_all()
+
+    def _has_followed(self, positions: Positions) -> bool:
+        """Read the changed tables. False: too much has changed, or changes are gone.
+
+        What is committed counts at once, also after the number of a commit that is open, as long as any other
+        transaction of the server may keep the feed from passing it.
+        """
+        for _ in range(_PAGES):
+            after = positions.last
+            answer = self._backend.touched(after, sorted(positions.missing), MOST - 1)
+            self._read(sorted({row.entity_id for row in answer.rows if row.entity_id is not None}))
+            if not positions.apply(answer, after):
+                return False
+            if positions.stubborn:
+                positions.watermark = self._backend.watermark()
+            if sum(row.seq > after for row in answer.rows) < MOST:
+                return True
+        return False
+
+    def _read_all(self) -> None:
+        origin, drawn = self._backend.origin, self._backend.watermark().position
+        answer = self._backend.touched(drawn, (), 0)
+        # a commit that is open now may have drawn an earlier number
+        positions = Positions(answer.epoch, max(answer.collected, drawn - _RECENT))
         with self._backend.snapshot() as snapshot:
             rows = snapshot.rows("entity", ("id", "doc"), ("id",))
-            self._of = {number: keys for number, doc in rows if f'"{POINTER}"' in doc and (keys := _keys(doc))}
+            self._of = {number: keys for number, doc in rows if (keys := _keys(doc))}
         self._sorted = sorted((key, number) for number, keys in self._of.items() for key in keys)
-        self._after, self._seen = after, None
-
-    def _read_changes(self, after: str) -> None:
-        changed, origin = set[int](), self._backend.origin
-        for one in read(self._backend, self._store._session.clock, after, None, lambda _: None, _TABLES):  # noqa: SLF001
-            after = one.position
-            # a commit to a table moves its pointer, and no folder
-            if isinstance(one, Change) and (one.entity_id not in self._of or one.action != "alter" or _moves(one)):
-                changed.add(one.entity_id)
-        self._read(sorted(changed))
-        self._after, self._seen = after, (origin, number_in(self._backend, after))
+        self._origin, self._positions = origin, positions
 
     def _read(self, ids: list[int]) -> None:
+        """Read the folders of some tables; the lock is held. A restore that follows has a later change."""
         for some in batched(ids, _PAGE):
             for number, known in zip(some, self._backend.by_id(some), strict=True):
                 for key in self._of.pop(number, ()):
                     del self._sorted[bisect_left(self._sorted, (key, number))]
-                if known is not None and (keys := _keys(known.record.doc)):
+                if known is not None and not _is_gone(known) and (keys := _keys(known.record.doc)):
                     self._of[number] = keys
                     for key in keys:
                         insort(self._sorted, (key, number))
 
 
-def _moves(change: Change) -> bool:
-    return not change.changes or any(isinstance(one, SetLocation) for one in change.changes)
+def _is_gone(known: Known | None) -> bool:
+    """Whether a table was purged, or dropped by itself: only a restore of its own brings it back."""
+    return known is None or (known.state == DROPPED and not known.dropping)
 
 
 def _keys(doc: str) -> tuple[str, ...]:
     """Return the keys of the folder of an Iceberg table, by its document; nothing for another entity."""
-    fields = json.loads(doc)
+    fields = json.loads(doc) if f'"{POINTER}"' in doc else {}
     location = fields.get("location")
     is_table = fields.get("format") == FORMAT and POINTER in fields.get("properties", {})
     return keys_of(location) if is_table and isinstance(location, str) and location else ()

@@ -210,7 +210,9 @@ class Tables:
 
         def attempt(options: dict[str, Any]) -> None:
             current = self.current(names, writing=True)
-            if self._neighbours.are_more_than(1, current.metadata.location):
+            with errors_of_iceberg():
+                is_shared = self._neighbours.are_more_than(1, current.metadata.location)
+            if is_shared:
                 with errors_of_iceberg(), tried(self._store) as tx:  # the right first: who lacks it learns nothing
                     tx.tables.drop(current.entity)
                 raise ForbiddenError(
@@ -223,8 +225,8 @@ class Tables:
             if has_sharers(self._store, current.entity, current.metadata.table_uuid):
                 _LOG.warning("the files of %s stay, because another table has the same UUID", shown(names))
                 return
-            if self._neighbours.are_more_than(0, current.metadata.location):
-                _LOG.warning("the files of %s stay, because another table lies in its folder", shown(names))
+            if self._neighbours.may_be_more_than(0, current.metadata.location):
+                _LOG.warning("the files of %s stay, because another table lies in its folder, or may", shown(names))
                 return
             io = self._places.io(current.metadata.properties, current.location)
             # a server deletes no file that a client's metadata names elsewhere: it may belong to another table

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 
 import httpx
+import psycopg
 import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.errors import BackendUnavailable
 from metastore.pyiceberg.neighbours import Neighbours
 from metastore.serve import Vended
+from metastore.serve.iceberg import warehouses
 from tests.iceberg.server import served
-from tests.iceberg.test_rest import SCHEMA
+from tests.iceberg.test_rest import SCHEMA, creation
+from tests.servers.process import wait_until
 
 DELEGATION = {"X-Iceberg-Access-Delegation": "vended-credentials"}
 TABLES = "/namespaces/a/tables"
@@ -61,7 +67,14 @@ def test_a_new_table_gets_no_folder_in_or_around_that_of_another(
     client: httpx.Client, sqlite_url: str, lake: Path
 ) -> None:
     place = f"{lake.as_uri()}/x/outer"
+    assert made(client, "t", place, staged=True) == 200
     assert made(client, "outer", place) == 200
+    assert made(client, "outer", place) == 409, "who creates it if it does not exist gets this error"
+    for inside in (place, f"{place}/in"):  # the commit of the staged one, and of one that was not
+        commit = creation("t", inside)
+        assert client.post(f"{TABLES}/t", json=commit).status_code == 403
+        assert client.post("/transactions/commit", json={"table-changes": [commit]}).status_code == 403
+    assert client.post(f"{TABLES}/outer", json=creation("outer", place)).status_code == 409
     with ms.open(sqlite_url) as store:
         store.schemas.create("lake.ice.below", properties={"location": f"{place}/below"})
         for location in (place, f"{place}/in", f"{lake.as_uri()}/x", place.replace("file://", ""), f"{place}/a/../b"):
@@ -93,13 +106,36 @@ def test_a_folder_that_holds_another_table_gets_no_key_and_no_purge(
     # another one moves in after the first look
     with monkeypatch.context() as patch:
         more = Neighbours.are_more_than
-        patch.setattr(Neighbours, "are_more_than", lambda self, most, place: most == 0 and more(self, most, place))
+        patch.setattr(Neighbours, "are_more_than", lambda self, most, *place: most == 0 and more(self, most, *place))
         assert client.delete(f"{TABLES}/outer?purgeRequested=true").status_code == 204
     assert sorted((lake / "outer" / "metadata").iterdir()) == files
     assert client.delete(f"{TABLES}/inner?purgeRequested=true").status_code == 204
     assert made(client, "outer", place) == 200
     assert key_of(client, "outer") == ["key"]
     assert client.delete(f"{TABLES}/outer?purgeRequested=true").status_code == 204
+
+
+def test_a_slow_look_at_the_folders_stops_no_loads(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert made(client, "t") == 200
+    begun, over, follow = Event(), Event(), Neighbours._follow
+    with ThreadPoolExecutor(1) as other:
+
+        def slow(self: Neighbours) -> None:
+            begun.set()
+            over.wait(60)
+            follow(self)
+
+        monkeypatch.setattr(Neighbours, "_follow", slow)
+        monkeypatch.setattr(warehouses, "_WAITS", 0.01)
+        try:
+            first = other.submit(client.get, f"{TABLES}/t")
+            assert begun.wait(60)
+            assert client.get(f"{TABLES}/t", headers={"X-Iceberg-Access-Delegation": ""}).status_code == 200
+            refused = client.get(f"{TABLES}/t", timeout=10)
+            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+        finally:
+            over.set()
+        assert first.result().json()["storage-credentials"]
 
 
 def grown(store: Store, name: str, location: str, uuid: str) -> ms.Entity:
@@ -109,7 +145,7 @@ def grown(store: Store, name: str, location: str, uuid: str) -> ms.Entity:
 
 
 @pytest.mark.parametrize("url", ["sqlite_url", "memory_url"])
-def test_folders_are_followed(url: str, request: pytest.FixtureRequest) -> None:
+def test_folders_are_followed(url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through drops and restores of tables and schemas, other spellings, and changes that gc has removed."""
     with ms.open("memory://" if url == "memory_url" else request.getfixturevalue(url)) as store:
         store.metalakes.create("lake")
@@ -147,5 +183,61 @@ def test_folders_are_followed(url: str, request: pytest.FixtureRequest) -> None:
         assert count() == 1
         store.tables.drop(first)
         assert [count(), neighbours.has_around("s3://bkt/lake/t")] == [0, False]
+        again = Neighbours(store)
+        again.look()
+        assert [first.id in one._of for one in (neighbours, again)] == [False, True]
+        assert not again.are_more_than(0, "s3://bkt/lake/t")
+        assert first.id not in again._of, "no later look reads what was dropped"
         store.tables.restore("lake.ice.a.first")
-        assert count() == 1
+        assert (count(), again.are_more_than(0, "s3://bkt/lake/t")) == (1, True)
+        with again._lock, pytest.raises(BackendUnavailable):
+            again.are_more_than(0, "s3://bkt/lake/t", 0.0)
+        # page by page; who is far behind reads the folders
+        monkeypatch.setattr("metastore.pyiceberg.neighbours.MOST", 2)
+        for pages, read_all in ((10, None), (1, Neighbours._read_all)):
+            monkeypatch.setattr("metastore.pyiceberg.neighbours._PAGES", pages)
+            for number in range(5):
+                store.schemas.create(f"lake.ice.new{pages}_{number}")
+            store.tables.drop(first)
+            with monkeypatch.context() as patch:
+                patch.setattr(Neighbours, "_read_all", read_all)
+                assert count() == 0
+            store.tables.restore("lake.ice.a.first")
+            assert count() == 1
+
+
+_WAIT_AT_COMMIT = """CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+    'BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NULL; END';
+  CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON operation DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.principal = 'slow') EXECUTE FUNCTION wait()"""
+_WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def test_a_commit_that_is_open_hides_no_table(postgres_url: str) -> None:
+    """Not what others commit after it drew its number, nor itself once it commits."""
+    place = "s3://bkt/lake/t"
+    with (
+        ms.open(postgres_url) as store,
+        ms.open(postgres_url, principal="slow") as slow,
+        psycopg.connect(postgres_url.replace("+psycopg", ""), autocommit=True) as hand,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.ice", type="relational")
+        for name in ("lake.ice.a.t", "lake.ice.b.other"):
+            grown(store, name, place if name.endswith("t") else "s3://bkt/o", name)
+        before, during = Neighbours(store), Neighbours(store)
+        assert not before.are_more_than(1, place)
+        hand.execute(_WAIT_AT_COMMIT)
+        hand.execute("SELECT pg_advisory_lock(77)")
+        try:
+            late = pool.submit(grown, slow, "lake.ice.b.late", f"{place}/late", "late")
+            assert wait_until(lambda: hand.execute(_WAITING).fetchone() is not None, 30.0)
+            grown(store, "lake.ice.a.inner", f"{place}/in", "inner")
+            for one in (before, during, before):
+                assert (one.are_more_than(1, place), one.are_more_than(2, place)) == (True, False)
+        finally:
+            hand.execute("SELECT pg_advisory_unlock(77)")
+        late.result()
+        for one in (before, during):
+            assert one.are_more_than(2, place)

@@ -162,7 +162,7 @@ def test_several_tables_in_one_transaction(client: httpx.Client) -> None:
         assert client.get(f"/namespaces/a/tables/{name}").json()["metadata"]["properties"]["k"] == "v"
 
 
-def _creation(name: str, location: str) -> dict[str, Any]:
+def creation(name: str, location: str) -> dict[str, Any]:
     return {
         "identifier": {"namespace": ["a"], "name": name},
         "requirements": [{"type": "assert-create"}],
@@ -183,7 +183,7 @@ def test_a_transaction_creates_tables_and_changes_others(client: httpx.Client, t
         "requirements": [{"type": "assert-table-uuid", "uuid": uuid}],
         "updates": [{"action": "set-properties", "updates": {"k": "v"}}],
     }
-    new = [_creation(name, f"file://{tmp_path}/warehouse/a/{name}") for name in ("u", "w")]
+    new = [creation(name, f"file://{tmp_path}/warehouse/a/{name}") for name in ("u", "w")]
 
     def commit(*changes: dict[str, Any]) -> httpx.Response:
         return client.post("/transactions/commit", json={"table-changes": changes})

@@ -34,6 +34,8 @@ __all__ = ["Warehouses"]
 
 _LOG: Final = logging.getLogger("metastore.serve")
 _RENEWAL: Final = "client.refresh-credentials-endpoint"
+_WAITS: Final = 1.0
+"""How long a request for a key waits for another one that reads the folders of all tables (seconds)."""
 _MERGE: Final = "x-metastore-merge"
 """The header by which a client that only appends asks the server to merge."""
 
@@ -57,6 +59,8 @@ class Warehouses:
         self._properties = dict(properties)
         self._places = {_root(name): place for name, place in places.items()}
         self._vendors = {_root(name): self._vendor(_root(name), one) for name, one in (credentials or {}).items()}
+        if any(not isinstance(vendor, Static) for vendor in self._vendors.values()):
+            self._neighbours.look()  # now: it may take seconds, and later all requests for keys would wait
         for root in self._places:
             store.metalakes.create((root[0],), if_exists="return")
             store.catalogs.create(root, type="relational", if_exists="return")
@@ -86,7 +90,7 @@ class Warehouses:
         if isinstance(vendor, Sts):
             rights = RIGHTS if staged else self._rights(call, (*root, *names), location)
         try:
-            if not isinstance(vendor, Static) and self._neighbours.are_more_than(0 if staged else 1, location):
+            if not isinstance(vendor, Static) and self._neighbours.are_more_than(0 if staged else 1, location, _WAITS):
                 _LOG.warning("another table lies in %.200r: nobody gets a key for that folder", location)
                 return None
             if isinstance(vendor, Sts):
