@@ -113,7 +113,7 @@ def _parse(position: object, epoch: str) -> tuple[int, str]:
     position = exact_text(position, "a position")
     of_epoch, dash, digits = position.rpartition("-")
     if not _DIGITS.fullmatch(digits) or (number := int(digits[:_NUMBER], 16)) >= 1 << 63:
-        raise InvalidArgument(f"{shown(position)} is not a position of a change feed")
+        raise InvalidArgument(f"{shown(position)} is not a position of a change feed; each change has one")
     if not dash or database_of(of_epoch) != database_of(epoch):
         raise InvalidArgument(
             f"the position {shown(position)} is of another database, or of this one before it was restored; "
