@@ -148,9 +148,17 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        context = getattr(error, "ctx", None)  # typer may contain its own click
-        command = context.command_path if context else "metastore"
-        return _say(f"{error.format_message().rstrip('.')}; see: {command} --help", 1)
+        return _say(_misused(error), 1)
+
+
+def _misused(error: Any) -> str:
+    """Return the message for a wrong command, option or argument. (Typer may contain its own click.)"""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "metastore"
+    option = getattr(error, "option_name", None)
+    if option in ("--url", "--principal"):
+        return f"{option} comes before the command: metastore {option} … {command.partition(' ')[2]}"
+    return f"{error.format_message().rstrip('.')}; see: {command} --help"
 
 
 def _say(message: str, code: int) -> int:

@@ -13,6 +13,7 @@ from metastore.cli.output import write
 from metastore.cli.settings import Settings
 from metastore.database import pending_revisions
 from metastore.errors import InvalidArgument, MigrationNeeded
+from metastore.urls import parse_url, require_file
 
 __all__ = ["register"]
 
@@ -33,6 +34,7 @@ def console(
     except ImportError:
         raise InvalidArgument("console needs more: pip install 'versioned-metastore[serve]'") from None
     settings: Settings = ctx.obj
+    require_file(parse_url(settings.url))
     if pending_revisions(settings.url):  # opening an embedded database would migrate it
         raise MigrationNeeded("the database needs a migration, and the console makes none; run: metastore migrate")
 

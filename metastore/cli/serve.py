@@ -209,6 +209,8 @@ def serve(
     settings: Settings = ctx.obj
     if (tls_cert is None) != (tls_key is None):
         raise InvalidArgument("TLS needs both --tls-cert and --tls-key")
+    if admin and not authorization:
+        raise InvalidArgument("--admin needs --authorization: without it each client may do everything")
     pair = (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
     limits = serving.Limits(max_connections, header_timeout, body_timeout, idle_timeout)
     retention = parse_duration(gc_retention)
@@ -245,9 +247,18 @@ def serve(
         )
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino), ("/console/", pages)) if wanted]
         scheme = "http" if tls is None else "https"
-        write(console(), f"Serving {scheme}://{host}:{port} ({', '.join(spoken)}) until SIGTERM.")
+
+        def listens(actual: int) -> None:
+            write(console(), f"Serving {scheme}://{host}:{actual} ({', '.join(spoken)}) until SIGTERM.")
+
         serving.serve_application(
-            app, host=host, port=port, authenticates=principals.authenticates, limits=limits, tls=tls
+            app,
+            host=host,
+            port=port,
+            authenticates=principals.authenticates,
+            limits=limits,
+            tls=tls,
+            listens=listens,
         )
 
 

@@ -6,8 +6,13 @@ pyarrow).
 
 from __future__ import annotations
 
-from metastore.crawl.interruption import Interrupted
-from metastore.crawl.job import Progress, crawl
-from metastore.crawl.report import CrawlReport, Failure, Note, TableResult
+try:
+    from metastore.crawl.interruption import Interrupted
+    from metastore.crawl.job import Progress, crawl
+    from metastore.crawl.report import CrawlReport, Failure, Note, TableResult
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"metastore.crawl needs {error.name}: pip install 'versioned-metastore[spark]'", name=error.name
+    ) from None
 
 __all__ = ["CrawlReport", "Failure", "Interrupted", "Note", "Progress", "TableResult", "crawl"]

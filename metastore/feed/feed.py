@@ -122,7 +122,7 @@ def _parts(position: object) -> tuple[str, int, str]:
     position = exact_text(position, "a position")
     of_epoch, _, digits = position.rpartition("-")
     if not _DIGITS.fullmatch(digits) or (number := int(digits[:_NUMBER], 16)) >= 1 << 63:
-        raise InvalidArgument(f"{shown(position)} is not a position of a change feed")
+        raise InvalidArgument(f"{shown(position)} is not a position of a change feed; each change has one")
     return of_epoch, number, digits[_NUMBER:]
 
 

@@ -7,7 +7,12 @@ request runs in a thread.
 
 from __future__ import annotations
 
-from metastore.http.problems import problem
-from metastore.http.router import router
+try:
+    from metastore.http.problems import problem
+    from metastore.http.router import router
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"metastore.http needs {error.name}: pip install 'versioned-metastore[http]'", name=error.name
+    ) from None
 
 __all__ = ["problem", "router"]

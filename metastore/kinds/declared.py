@@ -289,14 +289,20 @@ def _parents(name: str, parent: object) -> tuple[str, ...]:
 def _register(kind: Kind) -> None:
     there = KINDS.get(kind.name)
     if kind.name in OWNED_KINDS or kind.name in RELATIONSHIPS or (there is not None and _shape(there) != _shape(kind)):
-        raise InvalidArgument(f"there is a kind {kind.name} already, which is another; choose another name")
+        raise InvalidArgument(f"the kind {kind.name} is already declared differently; choose another name")
     KINDS[kind.name] = kind
 
 
 def _shape(kind: built_in.Kind) -> tuple[object, ...]:
     """Return the parts of a kind that all its declarations must agree on."""
     changes = [(change.__module__, change.__qualname__) for change in kind.changes]
-    return isinstance(kind, Kind), kind.family, kind.parents, kind.container, list(kind.entity.doc_fields), changes
+    # types by their names: a module that is loaded again makes its types and functions again
+    fields = [(name, _type(field)) for name, field in kind.fields.items()] if isinstance(kind, Kind) else None
+    return kind.family, kind.parents, kind.container, fields, changes
+
+
+def _type(field: Field) -> str | None:
+    return field.check.__qualname__ if isinstance(field.check, type) else None
 
 
 def _json(value: Any, what: str, depth: int = 0) -> Any:

@@ -79,7 +79,7 @@ class Relation:
             object.__setattr__(self, kinds, _kinds(getattr(self, kinds), kinds))
         there = _RELATIONS.get(self.name)
         if self.name in KINDS or self.name in OWNED_KINDS or (there is not None and there != self):
-            raise InvalidArgument(f"there is a kind {self.name} already, which is another; choose another name")
+            raise InvalidArgument(f"the kind {self.name} is already declared differently; choose another name")
         _RELATIONS[self.name] = self
         RELATIONSHIPS[self.name] = OwnedKind(self.name, Relationship)
 

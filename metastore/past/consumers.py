@@ -223,7 +223,7 @@ class Consumer:
 
 
 def _check_start(start: object) -> None:
-    if not isinstance(start, str):
+    if not isinstance(start, str) or (start not in ("now", "beginning") and "-" not in start):
         raise InvalidArgument(f"a start is now, beginning or a position, not {shown(start)}")
 
 

@@ -6,13 +6,18 @@ PostgreSQL.
 
 from __future__ import annotations
 
-from metastore.serve.application import application
-from metastore.serve.iceberg.credentials import CannotVend, Vended, Vendor
-from metastore.serve.iceberg.sts import Sts
-from metastore.serve.limits import Limits
-from metastore.serve.principals import Principal, Principals, TokenFile, tokens_of
-from metastore.serve.server import serve_application
-from metastore.serve.tls import Tls
+try:
+    from metastore.serve.application import application
+    from metastore.serve.iceberg.credentials import CannotVend, Vended, Vendor
+    from metastore.serve.iceberg.sts import Sts
+    from metastore.serve.limits import Limits
+    from metastore.serve.principals import Principal, Principals, TokenFile, tokens_of
+    from metastore.serve.server import serve_application
+    from metastore.serve.tls import Tls
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"metastore.serve needs {error.name}: pip install 'versioned-metastore[serve]'", name=error.name
+    ) from None
 
 __all__ = [
     "CannotVend",

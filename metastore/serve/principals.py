@@ -175,16 +175,20 @@ def _read(file: Path) -> dict[bytes, str]:
     try:
         lines = file.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"the token file {file} cannot be read: {type(error).__name__}") from None
-    tokens = {}
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InvalidArgument(f"the token file {file} cannot be read: {why}") from None
+    tokens: dict[bytes, str] = {}
     for number, line in enumerate(lines, 1):
         match line.split():
             case []:
                 continue
             case [user, token]:
-                tokens[_digest(token)] = user
+                if tokens.setdefault(_digest(token), user) != user:
+                    raise InvalidArgument(f"line {number} of the token file {file} has another user's token")
             case _:
-                raise InvalidArgument(f"line {number} of the token file {file} is not a user and a token")
+                raise InvalidArgument(
+                    f"line {number} of the token file {file} is not a user and a token, with a space between them"
+                )
     return tokens
 
 

@@ -164,7 +164,10 @@ def _postgres(url: Url, clock: Clock) -> Iterator[Finding]:
 def _format(formats: tuple[int, int] | None) -> Finding:
     if formats is None:
         return Finding(
-            "format", False, "this role sees no tables of metastore, or may not read them; run: metastore migrate"
+            "format",
+            False,
+            "this role sees no tables of metastore, or may not read them; run: metastore migrate, then give the role "
+            "its rights (docs/operations.md)",
         )
     written, compatible = formats
     if compatible == RESTORING:

@@ -138,7 +138,8 @@ def _listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
             raise
-        raise InvalidArgument(f"it cannot listen on {host}, port {port}: {error.strerror}; choose another") from None
+        why = os.strerror(error.errno)  # create_server appends the address to the error's own text
+        raise InvalidArgument(f"it cannot listen on {host}, port {port}: {why}; choose another") from None
 
 
 def is_loopback(host: str) -> bool:

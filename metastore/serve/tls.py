@@ -52,7 +52,10 @@ class Tls:
                 # an empty password, so that OpenSSL never asks on a terminal
                 context.load_cert_chain(certificate, key, password=lambda: "")
         except (OSError, ValueError) as error:
-            reason = error.reason if isinstance(error, ssl.SSLError) else error
+            if isinstance(error, ssl.SSLError):  # its reason is None if a file lacks what OpenSSL looks for
+                reason = error.reason or "one of them lacks what it should have"
+            else:
+                reason = getattr(error, "strerror", None) or str(error)
             raise InvalidArgument(
                 f"the certificate {certificate} and the key {key} cannot be used: {reason}; both are PEM files, and "
                 "the key has no password"

@@ -222,6 +222,7 @@ def test_changes(run: Run) -> None:
     assert lines[0].startswith(found[0]["position"])
     assert run("changes", "--limit", "0").stdout == ""
     refused(run("changes", "--after", "somewhere"), "not a position")
+    refused(run("changes", "--url", "sqlite:///x.db"), "--url comes before the command: metastore --url … changes")
 
 
 # --- upkeep
@@ -233,7 +234,7 @@ def test_verify(run: Run, url: str, tmp_path: Path) -> None:
     report = read_report(file)
     assert report is not None
     assert (report.count, report.violations) == (0, ())
-    refused(run("verify", "--report", str(tmp_path / "none" / "x")), "cannot be written")
+    refused(run("verify", "--report", str(tmp_path / "none" / "x")), "there is no folder", "make it")
     refused(run("verify", "--backup", str(tmp_path), "--report", str(file)), "--report is for a database")
     assert run("verify").stdout == "No violations.\n"
     assert document(run("verify", "--json")) == {"violations": []}

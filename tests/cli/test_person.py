@@ -204,6 +204,18 @@ def test_a_crawl_without_its_extra_is_one_line(sqlite_url: str, tmp_path: Path) 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("module", "lacks", "extra"),
+    [("http", "starlette", "http"), ("serve", "uvicorn", "serve"), ("crawl", "pyarrow", "spark")],
+)
+def test_an_import_without_its_extra_names_it(module: str, lacks: str, extra: str) -> None:
+    program = f"import sys; sys.modules[{lacks!r}] = None; import metastore.{module}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ModuleNotFoundError: metastore.{module} needs {lacks}")
+    assert last.endswith(f"pip install 'versioned-metastore[{extra}]'")
+
+
 def test_an_interrupt_at_a_question(
     lake: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
 import sys
 from contextlib import closing
@@ -69,10 +70,25 @@ def test_an_address_that_others_reach_needs_users_and_tls(
     assert unsafe(url, capsys, *proxy) == {}
 
 
+def test_a_server_says_that_it_serves_once_it_does(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metastore.serve.audit.show", lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert run(["--url", url, "serve", "--port", str(taken.getsockname()[1])]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert " ".join(said.err.split()).endswith("Address already in use; choose another")
+    assert run(["--url", f"{url}.none", "console"]) == 1
+    assert "there is no database" in capsys.readouterr().err
+
+
 def test_options_with_which_serve_does_not_start_are_named(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "serve refuses to start" in unsafe(url, capsys, "--authorization")["address"]
+    assert run(["--url", url, "serve", "--check", "--admin", "ada"]) == 1
+    assert "--admin needs --authorization" in " ".join(capsys.readouterr().err.split())
     tokens, (cert, _), (_, other) = tmp_path / "tokens", certificate(tmp_path, "server"), certificate(tmp_path, "other")
     for text, found in (("ann\n", "line 1 of the token file"), ("", "has no token")):
         tokens.write_text(text)

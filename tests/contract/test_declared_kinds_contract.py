@@ -120,6 +120,9 @@ def test_a_declaration_that_cannot_be(name: str, options: dict[str, Any]) -> Non
 def test_the_same_declared_again_is_the_same() -> None:
     again = ms.Kind("note", parent="board", fields={"text": ms.Field(str, default="")})
     assert isinstance(again, ms.Kind)
+    with pytest.raises(ms.InvalidArgument, match="already declared differently"):
+        ms.Kind("note", parent="board", fields={"text": ms.Field(list, default=[])})
+    assert KINDS["note"] is again
 
 
 def test_two_changes_of_one_tag() -> None:

@@ -49,7 +49,14 @@ def test_a_proxy_says_who_asks(sqlite_url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("ann\n", "line 1"), ("\n", "no token"), ("ann a b", "line 1"), (None, "cannot be read")]
+    ("text", "message"),
+    [
+        ("ann\n", "line 1"),
+        ("\n", "no token"),
+        ("ann a b", "line 1"),
+        ("ann a\nbob a", "line 2 .* another user's token"),
+        (None, "No such file"),
+    ],
 )
 def test_a_bad_token_file_is_refused_without_its_secrets(tmp_path: Path, text: str | None, message: str) -> None:
     file = tmp_path / "tokens"

@@ -104,7 +104,7 @@ def test_a_consumer_reads_on_where_it_was(tables: Store) -> None:
     assert not tables.consumers.drop("c")
     with pytest.raises(EntityNotFound):
         second.commit(everything[3].position)
-    with pytest.raises(InvalidArgument):
+    with pytest.raises(InvalidArgument, match="now, beginning or a position"):
         tables.consumers.get("bad", start="yesterday")
     late = tables.consumers.get("late")
     assert (late.lag().changes, late.lag().seconds) == (0, 0.0)

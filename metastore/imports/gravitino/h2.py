@@ -43,7 +43,8 @@ def load_script(path: str) -> Iterator[Connection]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"the script of H2 {path} cannot be read: {type(error).__name__}") from None
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InvalidArgument(f"the script of H2 {path} cannot be read: {why}") from None
     engine = sa.create_engine("sqlite://")
     try:
         with engine.connect() as connection:

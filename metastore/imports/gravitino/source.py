@@ -111,6 +111,12 @@ def engine_of(url: str) -> tuple[sa.Engine, str | None]:
         raise InvalidArgument(
             "the URL of Gravitino's database cannot be used; it is one such as postgresql://user:password@host/database"
         ) from None
+    except ModuleNotFoundError as error:
+        raise InvalidArgument(
+            f"Gravitino's database on MySQL needs {error.name}: pip install 'versioned-metastore[serve,mysql]'"
+            if error.name == "pymysql"
+            else f"the URL of Gravitino's database needs a driver that is not installed: {error.name}"
+        ) from None
     except (sa.exc.NoSuchModuleError, ImportError) as error:
         raise InvalidArgument(
             f"the URL of Gravitino's database cannot be used: {type(error).__name__}: {error}"

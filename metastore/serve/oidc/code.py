@@ -206,9 +206,8 @@ def secret_of(file: Path) -> str:
     try:
         secret = file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(
-            f"the file of the client's secret {file} cannot be read: {type(error).__name__}"
-        ) from None
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InvalidArgument(f"the file of the client's secret {file} cannot be read: {why}") from None
     if not secret or not secret.isprintable():
         raise InvalidArgument(f"the file of the client's secret {file} has no secret, or more than one line")
     return secret
