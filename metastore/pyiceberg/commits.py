@@ -20,11 +20,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import (
-    AddSnapshotUpdate,
-    TableRequirement,
-    TableUpdate,
-)
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 
 from metastore.clock import SYSTEM
 from metastore.errors import (
