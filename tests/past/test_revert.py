@@ -291,7 +291,7 @@ def test_what_cannot_come_back_is_listed(lake: Store) -> None:
     lake.tables.alter("m.c.s.kept", ms.SetComment("1"))
     for name in ("a", "b"):
         lake.tables.purge(f"m.c.s.{name}")
-    with pytest.raises(InvalidArgument, match=r"purged cannot come back: m\.c\.s\.a, m\.c\.s\.b"):
+    with pytest.raises(InvalidArgument, match=r"purged entities cannot come back: m\.c\.s\.a, m\.c\.s\.b"):
         lake.revert("m.c.s", to=before)
     before = lake.position()
     lake.tables.alter("m.c.s.kept", ms.SetComment("2"))
@@ -299,7 +299,7 @@ def test_what_cannot_come_back_is_listed(lake: Store) -> None:
     lake.schemas.drop("m.c.away")
     lake.tags.detach("m.c.s.tagged", "m.red", kind="table")
     lake.tags.drop("m.red")
-    with pytest.raises(InvalidArgument, match=r"is gone: m\.c\.away\.t, m\.c\.s\.tagged; restore that first"):
+    with pytest.raises(InvalidArgument, match=r"are gone: m\.c\.away\.t, m\.c\.s\.tagged; restore those first"):
         lake.revert("m.c.s", to=before)
     assert lake.tables.load("m.c.s.kept").comment == "2"
     lake.tags.restore("m.red")
@@ -316,7 +316,7 @@ def test_what_moved_into_something_that_is_gone_is_listed(lake: Store) -> None:
     lake.schemas.create("m.c.away")
     lake.tables.rename("m.c.s.t", "m.c.away.t")
     lake.schemas.drop("m.c.away", cascade=True)
-    with pytest.raises(InvalidArgument, match=r"is gone: m\.c\.s\.t; restore that first"):
+    with pytest.raises(InvalidArgument, match=r"are gone: m\.c\.s\.t; restore those first"):
         lake.revert("m.c.s", to=before)
     lake.schemas.restore("m.c.away")
     lake.revert("m.c.s", to=before)
