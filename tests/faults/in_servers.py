@@ -408,8 +408,8 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Server: a user gets the answer that an operator got",
         "metastore/serve/iceberg/tables.py",
-        "            _ANSWERS[_known_by(catalog, tag)] = loaded",
-        "            _ANSWERS[(*_known_by(catalog, tag)[:2], True)] = loaded",
+        "json.dumps(parts).encode()",
+        "json.dumps(parts[:2]).encode()",
         f"{_OF_USERS} -k operator_was_shown",
     ),
     Fault(

@@ -22,7 +22,6 @@ from pyiceberg.typedef import Identifier
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.files import make_folders, never_changes
 from metastore.pyiceberg.naming import no_table
-from metastore.pyiceberg.rights import is_of_user
 from metastore.pyiceberg.statistics import AnyUpdate
 from metastore.serve.iceberg import reading
 from metastore.serve.iceberg.credentials import Vended
@@ -104,10 +103,11 @@ def _size(one: Loaded) -> int:
     return len(one.text)
 
 
-_ANSWERS: LRUCache[tuple[str, str, bool], Loaded] = LRUCache(64 << 20, getsizeof=_size)
-"""The answers of loads that were sent last (bytes), by what their catalog reaches, tag, and whether they are for users.
+_ANSWERS: LRUCache[tuple[str, str], Loaded] = LRUCache(64 << 20, getsizeof=_size)
+"""The answers of loads that were sent last (bytes), by what their catalog reaches, and tag.
 
-An operator is shown a file that a user has replaced; to a user the server answers only what it has checked.
+An operator is shown a file that a user has replaced. If it names another location, its tag has that one, and the tag
+that a user asks for has the location of the store. So no user gets the answer.
 """
 _ANSWERS_LOCK: Final = Lock()
 
@@ -160,7 +160,7 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer | Loaded:
     if tag in _tags(call.headers.get("if-none-match", "")):
         return Answer(status=304, headers={"ETag": tag})
     with _ANSWERS_LOCK:
-        known = _ANSWERS.get(_known_by(catalog, tag))
+        known = _ANSWERS.get((catalog.reach, tag))
     return known or _table(catalog, catalog.load_table(names), mode)
 
 
@@ -245,12 +245,8 @@ def _kept(catalog: MetastoreCatalog, metadata: TableMetadata, location: str, mod
     loaded = _loaded(_shown(metadata, mode), location, tag)
     if never_changes(location):
         with _ANSWERS_LOCK, suppress(ValueError):  # the answer is larger than the whole cache
-            _ANSWERS[_known_by(catalog, tag)] = loaded
+            _ANSWERS[catalog.reach, tag] = loaded
     return loaded
-
-
-def _known_by(catalog: MetastoreCatalog, tag: str) -> tuple[str, str, bool]:
-    return catalog.reach, tag, is_of_user(catalog.store)
 
 
 def _shown(metadata: TableMetadata, mode: str) -> TableMetadata:
