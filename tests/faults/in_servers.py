@@ -519,9 +519,9 @@ IN_SERVERS: tuple[Fault, ...] = (
     ),
     Fault(
         "Iceberg server: the answer for one warehouse is given for the same location of another",
-        "metastore/serve/iceberg/tables.py",
-        "return catalog.reach, tag",
-        'return "", tag',
+        "metastore/pyiceberg/places.py",
+        "json.dumps(self._reached, default=str)",
+        "json.dumps(0)",
         "tests/iceberg/test_credentials.py -k two_endpoints",
     ),
     Fault(
