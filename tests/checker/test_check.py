@@ -60,6 +60,7 @@ def history(url: str, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.only_whole
 @pytest.mark.parametrize("url", [pytest.param("sqlite", marks=pytest.mark.long), "postgres"], indirect=True)
 def test_what_clients_of_a_store_recorded(spark: SparkSession, url: str, history: Path) -> None:
     gather(spark, history, url)

@@ -86,6 +86,7 @@ def test_the_night_has_ninety_minutes() -> None:
     assert len({part.name for part in PARTS}) == len(PARTS)
 
 
+@pytest.mark.only_whole
 def test_a_part_that_fails_or_does_not_end_is_the_verdict() -> None:
     good = run([sys.executable, "-c", "pass"], Part("good", (), 1))
     bad = run([sys.executable, "-c", "raise SystemExit(3)"], Part("bad", (), 1))

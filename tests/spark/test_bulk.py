@@ -133,6 +133,7 @@ def test_statistics_go_to_data_frames_and_back(spark: SparkSession, lake: str) -
         assert store.statistics.of("m.c.s.t1") == {"custom-rows": 1, "custom-list": [1, 2]}
 
 
+@pytest.mark.only_whole
 def test_the_source_shows_no_secret(spark: SparkSession, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from metastore.secrets.keyring import VARIABLE, new_key
 
