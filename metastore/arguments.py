@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from metastore.errors import InvalidArgument
 
-__all__ = ["function", "integer", "items", "known_keywords", "positive_integer", "positive_seconds", "shown"]
+__all__ = ["function", "integer", "items", "known_keywords", "positive_integer", "positive_seconds", "shown", "text_in"]
 
 _LARGEST = (1 << 63) - 1
 """The largest integer that a database can hold."""
@@ -80,3 +81,14 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001  (a caller's class may raise anything, and so does an integer that is too long to format)
         return f"a value of the type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def text_in(file: Path, what: str) -> str:
+    """Return the text of a file that the caller names. Raises InvalidArgument if it cannot be read, or is not UTF-8."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+    except UnicodeDecodeError:
+        why = "it is not UTF-8"
+    raise InvalidArgument(f"{what} {file} cannot be read: {why}")

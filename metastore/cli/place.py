@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from typing import Annotated
@@ -11,12 +12,13 @@ import typer
 from metastore.cli.context import Json, KindOption, find, kinds_at, manager_of
 from metastore.cli.edit import DryRun, ExpectedVersion, say, trial
 from metastore.cli.output import console, safe, write, write_json
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.cli.settings import Settings
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.names import format_path, parse_path
 from metastore.store import Store
 from metastore.transfer.backup import is_backup, put_back
-from metastore.urls import parse_url, redacted
+from metastore.urls import parse_url, redacted, require_file
 
 __all__ = ["register"]
 
@@ -87,9 +89,14 @@ def restore(
     Of several entities with the path, it restores the newest, with everything below it.
 
     If PATH is a file of the command backup, it replaces the SQLite database, which no program may have open.
+    For a file with the path of a dropped entity, write ./PATH.
     With --id, --to or --kind, PATH is not a file.
     """
     if (entity_id, to, kind) == (None, None, None) and is_backup(path):
+        if _is_dropped(ctx.obj, path):
+            raise InvalidArgument(
+                f"{path} is a file and a dropped entity: for the file write ./{path}, for the entity add --kind"
+            )
         put_back(ctx.obj.url, path, dry_run=dry_run)
         shown = redacted(parse_url(ctx.obj.url))
         if json:
@@ -103,6 +110,19 @@ def restore(
         with trial(store, dry_run) as managers:
             restored = manager_of(managers, dropped.kind).restore(path, id=entity_id, to=to)
     say("restored", restored, dry_run, json)
+
+
+def _is_dropped(settings: Settings, path: str) -> bool:
+    """Whether a text names a dropped entity, too, as far as the database can tell: it may be missing, or damaged."""
+    if os.sep in path:
+        return False
+    try:
+        require_file(parse_url(settings.url))
+        with settings.open() as store:
+            dropped_at(store, path, None, None)
+    except MetastoreError:
+        return False
+    return True
 
 
 def purge(

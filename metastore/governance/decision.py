@@ -141,7 +141,7 @@ class Decision:
 def decide(facts: Facts, any_of: Sequence[str], at: int | None = None, *, below: bool = False) -> list[Ruling]:
     """Return the rulings along the path and at the object. If the action is not allowed, the last one says why.
 
-    ``any_of``: the privileges at the object, any one of which is enough; empty: only an owner may do it. ``at``: the
+    ``any_of``: privileges at the object; one of them is enough. Empty: only an owner may do it. ``at``: the
     object's index in the chain; None: the last. ``below``: the action is done below the object, so the object is a step
     of the path, too.
     """

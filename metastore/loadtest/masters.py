@@ -36,7 +36,7 @@ def check_master(master: str, clients: int) -> None:
     room = slots(master)
     if room is None and not _KNOWN.match(master):
         raise InvalidArgument(
-            f"{master!r} is no Spark master: write local[{clients}], spark://host:7077, yarn or k8s://…"
+            f"{master!r} is not a Spark master: write local[{clients}], spark://host:7077, yarn or k8s://…"
         )
     if room is not None and room < clients:
         raise InvalidArgument(f"{master} runs {room} of {clients} clients at once: --master local[{clients}]")
@@ -67,5 +67,5 @@ def _check_there(master: str) -> None:
 def _address(part: str, master: str) -> tuple[str, int]:
     host, _, port = part.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise InvalidArgument(f"{master!r} is no Spark master: write spark://host:7077")
+        raise InvalidArgument(f"{master!r} is not a Spark master: write spark://host:7077")
     return host.strip("[]"), int(port)

@@ -59,7 +59,18 @@ def mutate(
     # owned rows, and entities with many others below, do not travel with other requests
     if isinstance(kind, Kind) and not owned_rows and not (kind.container and exclusive):
         where = partial(place_of, kind, target)
-    request = Request(verb, what, attempt, replay, all_arguments, merge, exclusive, read_first, id, where=where)
+    request = Request(
+        verb,
+        what,
+        attempt,
+        replay,
+        all_arguments,
+        merge,
+        exclusive=exclusive,
+        read_first=read_first,
+        id=id,
+        where=where,
+    )
     return perform(session, request, call)
 
 

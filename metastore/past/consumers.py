@@ -107,25 +107,29 @@ class Consumer:
     def _after(self, seq: int, limit: int, unreadable: Unreadable | None) -> list[Change]:
         limit, backend = positive_integer(limit, "a limit"), self._session.backend
         while True:
-            self._check_server(seq)
+            run = self._checked_server(seq)
             after = position_at(backend, seq)
             try:
                 found = list(islice(changes(backend, self._session.clock, after, limit, unreadable), limit))
             except HistoryGone:
-                if backend.origin.run == self._run:
+                if backend.origin.run == run:
                     raise
             else:
-                if backend.origin.run == self._run:  # else some of it may be of a server that lost it
+                if backend.origin.run == run:  # else some of it may be of a server that lost it
                     return found
 
-    def _check_server(self, seq: int) -> None:
-        """Raise VersionConflict or EntityNotFound if another server has taken over, where the consumer is elsewhere."""
+    def _checked_server(self, seq: int) -> str | None:
+        """Return the server's run, on which the consumer is at ``seq``.
+
+        Raises VersionConflict or EntityNotFound if another server has taken over, where the consumer is elsewhere.
+        """
         run = self._session.backend.origin.run
         if run != self._run:
             row = self._session.backend.readers.consumer(self.name)
             if row is None or row.seq != seq:
                 raise self._moved(seq)
             self._run = run
+        return run
 
     def commit(self, position: str) -> None:
         """Move to a position: the next ``read`` returns changes after it. An earlier position reads changes again.

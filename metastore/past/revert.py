@@ -5,7 +5,7 @@ rows and relations. Entities that were dropped or moved out come back; new ones 
 is not rewritten: a revert is a change like any other. Sources, crawls and jobs are left alone, because they record
 events.
 
-Up to 10,000 differences are reverted in one transaction. More are reverted in chunks, each of which is a transaction.
+Up to 10,000 differences are reverted in one transaction. More are reverted in chunks; each chunk is a transaction.
 If a chunk fails, those before it stay; the same call, repeated, does the rest.
 """
 

@@ -92,7 +92,7 @@ def _of(row: Record | OwnedRecord, read: Callable[[], T]) -> T:
 def too_deep(kind: str | None, entity_id: int) -> UnreadableRow:
     """Return the error for an entity whose chain of parents does not end at the root."""
     row = f"the path of the {kind or 'entity'} with the id {entity_id}"
-    why = f"it stands below itself, or below more than {DEEPEST} others"
+    why = f"it is below itself, or below more than {DEEPEST} others"
     return UnreadableRow(row, why, kind=kind, entity_id=entity_id)
 
 

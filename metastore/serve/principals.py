@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from metastore.arguments import text_in
 from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -172,13 +173,8 @@ def tokens_of(file: Path) -> dict[bytes, str]:
 
 
 def _read(file: Path) -> dict[bytes, str]:
-    try:
-        lines = file.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise InvalidArgument(f"the token file {file} cannot be read: {why}") from None
     tokens: dict[bytes, str] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text_in(file, "the token file").splitlines(), 1):
         match line.split():
             case []:
                 continue

@@ -62,4 +62,4 @@ def _database(url: str | None, instead: str) -> str:
     if parsed.drivername == "sqlite" and parsed.database not in (None, "", ":memory:"):
         return str(parsed.database)
     tool = instead if parsed.is_postgres else "an export is its backup"
-    raise InvalidArgument(f"{redacted(parsed)} is no SQLite file: {tool}, as docs/operations.md says")
+    raise InvalidArgument(f"{redacted(parsed)} is not a SQLite file: {tool}, as docs/operations.md says")

@@ -137,7 +137,7 @@ Line = Body | Footer
 
 @lru_cache(64)
 def default_under(root: tuple[str, ...] | None, depth: int) -> tuple[str, ...]:
-    """Return the usual families of ``depth`` names, the first of which is below the parent of ``root``."""
+    """Return the usual families of ``depth`` names. The first name is below the parent of ``root``."""
     above = len(root or ("",)) - 1
     return (("metalake", "catalog", *("schema",) * depth)[min(above, 2) :])[:depth]
 

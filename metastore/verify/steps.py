@@ -104,7 +104,7 @@ def place_problems(step: Step, before: Step | None, *, complete: bool, shown: bo
     if (name := _name(step)) is not None and name != step.name:
         yield f"{where} says that the name is {step.name!r}, and its path says {name!r}"
     if step.owner_id is not None and step.parent_id != step.owner_id:
-        yield f"{where} says that it stands below {step.parent_id}, and it belongs to {step.owner_id}"
+        yield f"{where} says that it is below {step.parent_id}, and it belongs to {step.owner_id}"
     if step.owner_id is None:
         yield from _moved(step, before, where)
     yield from _name_problems(step, where, complete=complete, shown=shown)
@@ -127,7 +127,7 @@ def _moved(step: Step, before: Step | None, where: str) -> Iterator[str]:
         return  # gc has removed the steps between them
     if step.action not in _MOVES and step.parent_id != before.parent_id:
         stood = f"and it stood below {before.parent_id}"
-        yield f"{where} ({step.action}) says that it stands below {step.parent_id}, {stood}"
+        yield f"{where} ({step.action}) says that it is below {step.parent_id}, {stood}"
     if step.action not in _MOVES and None not in (step.fold, before.fold) and bool(step.fold) != bool(before.fold):
         yield f"{where} ({step.action}) says another fold flag than the version before it"
 

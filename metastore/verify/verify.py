@@ -270,7 +270,7 @@ class _Rows:
         wanted = KINDS[kind].parents or ("root",)
         if parent is None or (parent.kind not in wanted and parent.kind in (*KINDS, "root")):
             below = "an entity that can have no children" if parent is None else f"a {parent.kind}"
-            yield 8, f"a {kind} stands below a {' or a '.join(wanted)}, not below {below}"
+            yield 8, f"a {kind} must be below a {' or a '.join(wanted)}, not below {below}"
         if family != KINDS[kind].family:
             yield 3, f"a {kind} is of the family {KINDS[kind].family}, not {family}"
 

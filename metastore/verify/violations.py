@@ -107,4 +107,4 @@ class Places:
                 here = self.containers[here].parent_id
             if here in trail:
                 names = [self.containers[i].name for i in trail[trail.index(here) :]]
-                yield Violation(2, here, format_path(reversed(names)), "it stands below itself: no path leads to it")
+                yield Violation(2, here, format_path(reversed(names)), "it is below itself: no path leads to it")

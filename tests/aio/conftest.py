@@ -1,4 +1,4 @@
-"""What the tests of the async API stand on."""
+"""The fixtures of the async API's tests."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ PASSWORD = "s3cr3t-geheim"
 def refused(kind: type[ms.MetastoreError], call: Callable[[], Any], *words: str) -> ms.MetastoreError:
     """Call it, to the end if it yields; return its error, which is exactly of ``kind`` and in one line.
 
-    An error that is no MetastoreError passes through and fails the test with its traceback.
+    An error that is not a MetastoreError passes through and fails the test with its traceback.
     """
     with pytest.raises(ms.MetastoreError) as caught:  # noqa: PT012  (an iterator raises when it is read)
         result = call()

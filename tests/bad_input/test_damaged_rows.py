@@ -118,7 +118,7 @@ def _is_found(store: ms.Store, table: ms.Table) -> None:
 
 
 STEPS = {
-    "changes that are no JSON": ("changes", "'{'"),
+    "changes that are not JSON": ("changes", "'{'"),
     "changes that are not a list": ("changes", "'5'"),
     "deep changes": ("changes", "'" + "[" * 5000 + "]" * 5000 + "'"),
     "a time beyond the calendar": ("time", "9223372036854775807"),
@@ -198,12 +198,12 @@ PLANTED: dict[str, tuple[int, dict[str, Any], str]] = {
     "a state that means nothing": (5, {"state": 7}, "line 5: .*not a state"),
     "a drop without a time": (5, {"state": 1}, "line 5: .*time of its drop"),
     "a version that is none": (5, {"version": 0}, "line 5: .*versions begin at 1"),
-    "changes that are no JSON": (8, {"changes": "{"}, "line 8: .*changes cannot be read"),
+    "changes that are not JSON": (8, {"changes": "{"}, "line 8: .*changes cannot be read"),
     "deep changes": (8, {"changes": "[" * 900 + "]" * 900}, "line 8: .*changes cannot be read"),
     "a step beyond the calendar": (8, {"time": 1 << 60}, "line 8: .*before the year 10000"),
     "a step with a damaged document": (8, {"doc": "{}"}, "line 8: .*document cannot be read"),
     "a step with a path that is none": (8, {"path_after": "m.`"}, "line 8: .*never closed"),
-    "a result that is no JSON": (8, {"result": "{"}, "line 8: .*result cannot be read"),
+    "a result that is not JSON": (8, {"result": "{"}, "line 8: .*result cannot be read"),
 }
 
 
@@ -246,9 +246,9 @@ def test_files_are_for_their_owner(tmp_path: Path) -> None:
 
 
 LEASE_ROWS = {
-    "changes that are no JSON": ("changes = '{'", "action = 'acquire'", ["release", "commit"]),
+    "changes that are not JSON": ("changes = '{'", "action = 'acquire'", ["release", "commit"]),
     "a time beyond the calendar": ("time = 9223372036854775807", "action = 'release'", ["acquire", "commit"]),
-    "leases that are no JSON": ("fences = fences || '{'", "fences IS NOT NULL", ["acquire", "release"]),
+    "leases that are not JSON": ("fences = fences || '{'", "fences IS NOT NULL", ["acquire", "release"]),
 }
 
 

@@ -5,7 +5,7 @@ all footers, with a thread for each core. The clock of a crawl runs in a process
 of an empty job to the return of ``crawl``: the last commit included. Each turn has a new database.
 ``crawl_fresh_workers_s`` is the first crawl of a context, whose JVM has run nothing but the empty job before.
 ``crawl_cpu_vs_footers_cpu`` compares the processors' seconds of all processes, PostgreSQL and Spark included: it says
-the same on a machine that does other things too. Export and import (:mod:`tests.bench.transfer`) stand beside it.
+the same on a machine that does other things too. :mod:`tests.bench.transfer` measures export and import.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def _attach_many(setting: Setting, store: Store, many: int) -> None:
-    """Compare attaching one tag to tables with creating as many; then the tag ``many`` stands on ``many`` tables."""
+    """Compare attaching a tag to tables with creating as many; then the tag ``many`` is on ``many`` tables."""
     names = [f"t{n}" for n in range(many)]
     store.tables.create_many(f"{CATALOG}.s", [{"name": name, "columns": COLUMNS[:2]} for name in names])
     size, turn = many // 10, 0
@@ -114,7 +114,7 @@ def _reads(setting: Setting, store: Store) -> None:
 
 
 def _drops(setting: Setting, store: Store) -> None:
-    """Compare the drop of a tag that stands on very many tables with that of one that stands on ten."""
+    """Compare the drop of a tag on very many tables with that of a tag on ten."""
 
     def drop(path: str) -> None:
         store.tags.drop(path)

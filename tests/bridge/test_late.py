@@ -1,4 +1,4 @@
-"""A section whose time is over commits nothing into the exclusive section above it, whoever stands in its queue."""
+"""A section whose time is over commits nothing into the exclusive section above it, whatever waits in its queue."""
 
 from __future__ import annotations
 

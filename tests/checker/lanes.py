@@ -225,7 +225,7 @@ def _skewed_pair(steps: list[Step], at: int) -> None:
 
 
 def _reordered_feed(steps: list[Step], at: int) -> None:
-    """Two events stand in each other's places."""
+    """Two events have changed places."""
     first = _next(steps, at, "alter")
     second = next(
         one for one in steps[steps.index(first) + 1 :] if one.events and one.operation["start"] > first.operation["end"]

@@ -1,7 +1,7 @@
 """The sweep against linearizability by its definition: some order of all operations explains them in real time.
 
 One name, which is created, altered and dropped again and again; every history of up to six operations, possible or
-not, whose writes stand in the feed in the order in which they took effect.
+not, whose writes are in the feed in the order in which they took effect.
 """
 
 from __future__ import annotations

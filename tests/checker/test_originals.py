@@ -127,7 +127,7 @@ def test_6_a_late_original_after_a_claim_that_wrote_nothing() -> None:
 
 @pytest.mark.parametrize(("after", "rules"), [(3600, ["conflict"]), (60, [])])
 def test_7_a_clock_that_jumped_holds_a_scope_up(after: int, rules: list[str]) -> None:
-    """Nobody is there any more, and a mark still stands in the way."""
+    """No client is left, and a mark still blocks the scope."""
     drop = operation("d/1", 0, 1, action="drop", events=[dropped(3, 7, "a", "d/1")])
     held_up = operation("c/1", after * SECOND, after * SECOND + 1, outcome="conflicted", conflicts=[lost("marked")])
     assert [f.rule for f in found([drop, held_up], before=BEFORE, since=2)] == rules

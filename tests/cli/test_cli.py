@@ -163,7 +163,7 @@ def test_show_a_table(run: Run) -> None:
 
 @pytest.mark.parametrize("obeyed", ["\x7f", "\x9b", "\u202e", "\u2066", "\u200f"])
 def test_json_holds_nothing_that_a_terminal_obeys(sqlite_url: str, obeyed: str) -> None:
-    """DEL, C1 and bidi controls stand there as escapes, and mean the same to a program."""
+    """DEL, C1 and bidi controls are written as escapes, and mean the same to a program."""
     with ms.open(sqlite_url) as store:
         store.metalakes.create("m", comment=f"a{obeyed}b", properties={f"k{obeyed}": "v"})
     for words in (("show", "m"), ("ls",), ("changes",), ("history", "m")):
@@ -226,6 +226,10 @@ def test_changes(run: Run) -> None:
 
 
 # --- upkeep
+
+
+def test_the_console_of_a_file_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    refused(run("--url", f"sqlite:///{tmp_path}/none.db", "console"), "there is no database", "name one with --url")
 
 
 def test_verify(run: Run, url: str, tmp_path: Path) -> None:
@@ -362,7 +366,7 @@ def test_crawl_says_what_is_wrong(sqlite_url: str, tmp_path: Path) -> None:
 
 
 def test_the_bar_of_a_crawl_shows_no_share_that_nobody_knows() -> None:
-    """Of the listing and Spark's start: it stood at 0 %."""
+    """Of the listing and Spark's start: the bar stayed at 0 %."""
     out = io.StringIO()
     with _progress(Console(file=out, force_terminal=True, width=100), quiet=False) as tell:
         tell("listing folders (300 so far)", 0.0)

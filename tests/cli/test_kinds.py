@@ -18,8 +18,8 @@ pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the
 PLUGIN = """
 import metastore as ms
 
-ms.Kind("dashboard", fields={"owner": str, "panels": ms.Field(list, default=[])}, container=True)
-ms.Kind("memo", parent="dashboard", fields={"text": str})
+ms.Kind("billboard", fields={"owner": str, "panels": ms.Field(list, default=[])}, container=True)
+ms.Kind("memo", parent="billboard", fields={"text": str})
 """
 FILL = """
 import sys
@@ -27,7 +27,7 @@ import metastore as ms
 import acme_kinds
 
 with ms.open(sys.argv[1]) as store:
-    store.manager("dashboard").create("lake.c.s.sales", owner="ann", panels=["one"])
+    store.manager("billboard").create("lake.c.s.sales", owner="ann", panels=["one"])
     store.manager("memo").create("lake.c.s.sales.n", text="hello")
 """
 
@@ -108,10 +108,10 @@ def test_kinds_of_installed_packages(apart: Run, url: str, tmp_path: Path) -> No
     there = install(tmp_path, PLUGIN)
     subprocess.run([sys.executable, "-c", FILL, url], check=True, **there)
     listed = document(apart("ls", "lake.c.s", "--recursive", "--json", **there))["children"]
-    (board,) = [child for child in listed if child["kind"] == "dashboard"]
+    (board,) = [child for child in listed if child["kind"] == "billboard"]
     assert [memo["name"] for memo in board["children"]] == ["n"]
     shown = apart("show", "lake.c.s.sales", **there).stdout
-    assert "dashboard lake.c.s.sales" in shown
+    assert "billboard lake.c.s.sales" in shown
     assert "ann" in shown
     assert document(apart("show", "lake.c.s.sales.n", "--json", **there))["text"] == "hello"
 
@@ -119,7 +119,7 @@ def test_kinds_of_installed_packages(apart: Run, url: str, tmp_path: Path) -> No
 @pytest.fixture
 def without_the_package(filled: Run, url: str, tmp_path: Path) -> Run:
     """Run a command in a program that does not know two kinds of the database: in this one."""
-    assert not {"dashboard", "memo"} & KINDS.keys(), "another test of this process declares them"
+    assert not {"billboard", "memo"} & KINDS.keys(), "another test of this process declares them"
     subprocess.run([sys.executable, "-c", FILL, url], check=True, **install(tmp_path, PLUGIN))
     return filled
 
@@ -127,16 +127,16 @@ def without_the_package(filled: Run, url: str, tmp_path: Path) -> Run:
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_ls_shows_what_is_of_a_kind_that_is_not_registered(without_the_package: Run) -> None:
     listed = without_the_package("ls", "lake.c", "--recursive")
-    assert "sales  dashboard v1  (kind not registered)" in listed.stdout
+    assert "sales  billboard v1  (kind not registered)" in listed.stdout
     assert "n  memo v1  (kind not registered)" in listed.stdout
     assert "topic  topic v1\n" in listed.stdout.replace("  events", "")
     told = listed.stderr.strip().splitlines()
-    assert [line for line in told if "dashboard, memo" in line and '"metastore.kinds"' in line] == told
+    assert [line for line in told if "billboard, memo" in line and '"metastore.kinds"' in line] == told
     below = without_the_package("ls", "lake.c.s.sales").stdout
-    assert below.splitlines()[0].startswith("lake.c.s.sales  dashboard v1")
+    assert below.splitlines()[0].startswith("lake.c.s.sales  billboard v1")
     assert "n  memo v1" in below
     (schema,) = document(without_the_package("ls", "lake.c", "--recursive", "--json"))["children"]
-    (board,) = [child for child in schema["children"] if child["kind"] == "dashboard"]
+    (board,) = [child for child in schema["children"] if child["kind"] == "billboard"]
     assert board["registered"] is False
     assert [(memo["name"], memo["registered"]) for memo in board["children"]] == [("n", False)]
     assert not any("registered" in child for child in schema["children"] if child["kind"] == "view")
@@ -145,14 +145,14 @@ def test_ls_shows_what_is_of_a_kind_that_is_not_registered(without_the_package: 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_show_and_history_of_a_kind_that_is_not_registered(without_the_package: Run) -> None:
     shown = without_the_package("show", "lake.c.s.sales")
-    for part in ("dashboard lake.c.s.sales", "Fields, as stored", "owner", '"ann"', '["one"]'):
+    for part in ("billboard lake.c.s.sales", "Fields, as stored", "owner", '"ann"', '["one"]'):
         assert part in shown.stdout
-    assert "dashboard" in shown.stderr
+    assert "billboard" in shown.stderr
     assert "not registered in this program" in shown.stderr
     memo = document(without_the_package("show", "lake.c.s.sales.n", "--json"))
     assert (memo["kind"], memo["registered"], memo["document"]["text"]) == ("memo", False, "hello")
     assert "create" in without_the_package("history", "lake.c.s.sales.n").stdout
-    chosen = without_the_package("show", "lake.c.s.sales", "--kind", "dashboard", "--json")
+    chosen = without_the_package("show", "lake.c.s.sales", "--kind", "billboard", "--json")
     assert document(chosen)["document"]["owner"] == "ann"
     refused(without_the_package("show", "lake.c.s.sales", "--kind", "memo"), "there is no kind 'memo'")
     refused(without_the_package("show", "lake.c.s.none"), "does not exist")
@@ -161,7 +161,7 @@ def test_show_and_history_of_a_kind_that_is_not_registered(without_the_package: 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_the_rest_of_the_commands_take_a_kind_that_is_not_registered(without_the_package: Run, tmp_path: Path) -> None:
-    assert "dashboard" in without_the_package("changes").stdout
+    assert "billboard" in without_the_package("changes").stdout
     assert without_the_package("verify").returncode == 0
     file = tmp_path / "sales.jsonl"
     assert without_the_package("export", "lake.c.s.sales", "-o", str(file)).returncode == 0

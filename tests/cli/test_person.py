@@ -161,9 +161,17 @@ def test_find_by_text(lake: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, lake, "find", "lake.c", "--text", "nothing like this") == ""
 
 
-def test_a_file_of_backup_is_restored(lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_backup_is_restored(
+    lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy = str(tmp_path / "copy.db")
     said(capsys, lake, "backup", copy)
+    monkeypatch.chdir(tmp_path)
+    said(capsys, lake, "backup", "lake.c.s.t")
+    said(capsys, lake, "drop", "lake.c.s.t")
+    said(capsys, lake, "restore", "lake.c.s.t", code=1)  # which of them is meant?
+    said(capsys, lake, "show", "lake.c.s.t", code=1)
+    assert "is as in" in said(capsys, lake, "restore", "./lake.c.s.t")
     said(capsys, lake, "drop", "lake.c.s.t")
     assert "nothing is written" in said(capsys, lake, "restore", copy, "--dry-run")
     said(capsys, lake, "show", "lake.c.s.t", code=1)

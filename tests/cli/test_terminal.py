@@ -152,7 +152,7 @@ def in_tmux(columns: int, command: list[str]) -> str:
 def test_no_command_breaks_a_word_or_a_line(
     terminal: Callable[[int, list[str]], str], columns: int, world: World, piped: dict[str, str]
 ) -> None:
-    """Every word that a pipe gets stands on the terminal too; a longer line has one word that needs the room."""
+    """The terminal shows every word that a pipe gets; a longer line has one word that needs the room."""
     if terminal is in_tmux and shutil.which("tmux") is None:
         pytest.skip("tmux is not installed: apt-get install tmux")
     with world.copy() as command:

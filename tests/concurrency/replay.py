@@ -1,7 +1,7 @@
 """A small model of the tables that a replay of the change feed gives.
 
 It knows nothing of how the store works: only ids, parents, names and whether they are live. Every
-event must make sense where it stands in the feed: below live parents, under a free name, at the
+event must make sense at its place in the feed: below live parents, under a free name, at the
 path that it says, one version after the last.
 """
 

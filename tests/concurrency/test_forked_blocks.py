@@ -43,7 +43,7 @@ def transaction(store: ms.Store, in_child: InChild) -> None:
 
 
 def run(store: ms.Store, in_child: InChild) -> None:
-    """The first run loses, so that the second one stands in line, with a ticket."""
+    """The first run loses, so that the second one waits in line, with a ticket."""
     runs = count()
 
     def work(tx: ms.Transaction) -> None:

@@ -69,7 +69,7 @@ def seed(store: Store) -> None:
 
 
 def outrun(store: Store) -> list[str]:
-    """Return the writes of ann that stand in the feed while it has no right: none may."""
+    """Return the writes of ann in the feed while it has no right: there must be none."""
     member = enabled = True
     granted = {"use_catalog": True, "use_schema": True}
     denied = False

@@ -1,4 +1,4 @@
-"""A metalake with two catalogs, and users, groups and roles in it; what the tests of authorization stand on."""
+"""A metalake with two catalogs, and users, groups and roles in it; the ground of the tests of authorization."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def store(request: pytest.FixtureRequest, url: str, loop: Loop) -> Iterator[Stor
 
 @pytest.fixture
 def backend(store: Store) -> Backend:
-    """Give the port that ``store`` stands on."""
+    """Give the port below ``store``."""
     return behind(store)
 
 

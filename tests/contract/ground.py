@@ -1,4 +1,4 @@
-"""What the contract's tests stand on: a small tree, commits made by hand, and a look at every row."""
+"""The ground of the contract's tests: a small tree, commits made by hand, and a look at every row."""
 
 from __future__ import annotations
 

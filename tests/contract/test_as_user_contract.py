@@ -565,7 +565,7 @@ def test_a_job_is_what_its_template_says(lake: Lake) -> None:
 
 
 def test_a_string_is_a_bare_name(store: Store) -> None:
-    """Back-quotes are a part of it: who is let in under this name is no other user, and no admin."""
+    """Back-quotes are a part of it: this name belongs to neither another user nor an admin."""
     prepare(store)
     for text in ("`ann@corp`", "lake.`ann@corp`"):
         ann = store.as_user(text)
@@ -680,7 +680,7 @@ def test_a_repeat_is_of_the_same_user_and_shows_what_it_sees_today(lake: Lake) -
 
 
 def test_all_properties_can_be_written_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reference that stands there already may be written again, and no other."""
+    """A reference that the table already has may be written again, and no other."""
     monkeypatch.delenv("METASTORE_SECRETS", raising=False)
     store, ann = lake.store, lake.store.as_user("ann@corp")
     lake.reader()

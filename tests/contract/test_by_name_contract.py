@@ -22,7 +22,7 @@ Act = Callable[[ms.Store, str], object]
 
 
 def _swap(store: ms.Store, path: str) -> None:
-    """Blue, green: what stands beside takes the name."""
+    """Blue, green: the sibling takes the name."""
     store.tables.rename(path, f"{path}_blue")
     store.tables.rename(f"{path}_green", path)
 
@@ -43,7 +43,7 @@ def _another_kind(store: ms.Store, path: str) -> None:
 
 
 def _once(act: Callable[[ms.Store], object]) -> Act:
-    """Do something to what stands above, for both paths."""
+    """Do something to an ancestor, for both paths."""
     return lambda store, path: act(store) if path == RENAMED else None
 
 

@@ -192,7 +192,7 @@ class TestClaims:
 class TestCallers:
     @pytest.mark.parametrize("shape", SHAPES)
     def test_commits(self, ground: Ground, shape: str) -> None:
-        """The fingerprint stands in the first row; too old or from the future is refused, with a claim too."""
+        """The first row has the fingerprint; too old or from the future is refused, with a claim too."""
         commit = SHAPES[shape](ground)
         now = ground.backend.now()
         ground.backend.forget(now - DRIFT)

@@ -1,4 +1,4 @@
-"""Every kind that stands in a schema does everything: the built-in ones, and those that others declare."""
+"""Every kind below a schema does everything: the built-in ones, and those that others declare."""
 
 from __future__ import annotations
 

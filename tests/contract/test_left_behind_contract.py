@@ -37,7 +37,7 @@ class _Unlucky:
 
 
 def test_the_others_turn_does_not_count_what_a_dead_owner_left(ground: Ground) -> None:
-    """The mark held for 50 ms and was found later: the others' turn is as long as it held, not as it stood there."""
+    """The mark held for 50 ms and was found later: the others' turn is as long as the mark held."""
     owner = ground.store._session.clock.operation_id()
     ground.backend.mark(Mark(owner, ground.one.id, 0.05))
     time.sleep(0.3)

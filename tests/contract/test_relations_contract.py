@@ -208,7 +208,7 @@ class TestBothEnds:
         manager = store.manager(end)
         before = len(list(store.changes()))
         assert manager.drop(path, cascade=True)
-        assert len(list(store.changes())) == before + 1  # one row, whatever stands on it
+        assert len(list(store.changes())) == before + 1  # one row, however many objects have the tag
         if end == "tag":
             assert store.tags.on(TABLE) == []
         else:

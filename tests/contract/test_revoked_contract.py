@@ -27,7 +27,7 @@ _CONTENT = ("guard", "entity", "owned", "relation")
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[pytest.mark.postgres, pytest.mark.long])])
 def url(request: pytest.FixtureRequest) -> str:
-    """Give the URL of a fresh database: what is judged here stands above the port."""
+    """Give the URL of a fresh database: these tests judge code above the port."""
     chosen: str = request.getfixturevalue(f"{request.param}_url")
     return chosen
 

@@ -199,7 +199,7 @@ class TestRun:
         assert (table.version, table.comment, table.properties) == (4, "after 2", {"n": "2"})
 
     def test_over_a_listing_it_runs_twice_beside_those_who_create(self, ground: Ground) -> None:
-        """A listing has no row that a ticket could stand on: its scope is marked."""
+        """A listing has no row for a ticket: its scope is marked."""
         store, seen = ground.store, list[int]()
 
         def theirs() -> None:

@@ -16,7 +16,7 @@ from tests.contract.ground import behind, dump
 pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
 
 MARK = "classified"
-"""It stands in the comment, a property or the name of everything that eve must not see."""
+"""The comment, a property or the name of everything that eve must not see contains it."""
 HIDDEN = {
     "catalogs": "lake.hr",
     "schemas": "lake.hr.people",

@@ -39,7 +39,7 @@ def test_a_table_of_another_format_is_a_failure(crawler: Crawler, form: str, fol
 
 def test_tables_beside_it_are_registered_and_one_of_an_earlier_crawl_stays(crawler: Crawler) -> None:
     crawler.lake.parquet("s/t/part-0.parquet", {"x": [1]})
-    crawler.lake.parquet("s/u/metadata/a.parquet", {"x": [1]})  # a folder of that name is no Iceberg table yet
+    crawler.lake.parquet("s/u/metadata/a.parquet", {"x": [1]})  # a folder of that name is not an Iceberg table yet
     crawler.lake.text("s/v/_delta_log/0.json", "{}")
     crawler.lake.parquet("s/v/a.parquet", {"x": [1]})
     assert paths_of(crawler.crawl()) == ["s.t", "s.u.metadata", "s.v"]

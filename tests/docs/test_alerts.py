@@ -32,7 +32,7 @@ NORMAL = {
     **{f'metastore_commit_seconds_bucket{{instance="a",le="{le}"}}': "0+100x300" for le in ("0.01", "2", "+Inf")},
     **{f'metastore_attempts_bucket{{instance="a",le="{le}"}}': "0+100x300" for le in ("1", "5", "+Inf")},
 }
-"""A quiet afternoon of one server, by the minute: one lost connection, or one fence, is no reason to call somebody."""
+"""A quiet afternoon of one server, by the minute: one lost connection, or one fence, wakes nobody."""
 BAD: dict[str, dict[str, str | None]] = {
     "MetastoreDown": {'up{job="metastore",instance="a"}': "0x300"},
     "MetastoreDatabaseAway": {

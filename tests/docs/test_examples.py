@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
+from metastore.kinds import handlers
 from tests.docs.examples import ROOT, blocks, failures
 
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -38,6 +39,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
     """Run the examples of a text in a fresh folder, with a fresh SQLite store open; return what is wrong."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("METASTORE_URL", raising=False)
+    monkeypatch.setattr(handlers, "_HANDLERS", {})  # other tests of this process know no handler of an example
 
     def run(text: str, name: str = "example.md") -> list[str]:
         with ms.open() as store:

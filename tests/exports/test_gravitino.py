@@ -203,8 +203,8 @@ def test_what_has_no_place_there_is_named(url: str, tmp_path: Path) -> None:
         "changed: user lake.ann: comment",
         "no_place: fileset lake.c.s.nowhere: it has no location, and a fileset has one there",
         "no_place: policy lake.odd: there is no type 'system.mine' of policies there",
-        "no_place: schema lake.c.s.deep: a schema does not stand on level 4 there",
-        "no_place: table lake.c.s.deep.t: a table does not stand on level 5 there",
+        "no_place: schema lake.c.s.deep: a schema cannot be on level 4 there",
+        "no_place: table lake.c.s.deep.t: a table cannot be on level 5 there",
         f"no_place: topic lake.c.s.{'n' * 200}: topic_name is longer than there is room for",
     }
     assert rows(back, "tag_relation_meta") == []

@@ -1,4 +1,4 @@
-"""A fault that is planted in the library: a text of it, and what stands there instead."""
+"""A fault that is planted in the library: a text of its code, and the text that replaces it."""
 
 from __future__ import annotations
 

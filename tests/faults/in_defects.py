@@ -90,7 +90,7 @@ _SECURITY = (
         "tests/bad_input/test_sessions.py",
     ),
     Fault(
-        "client_encoding may stand in the URL",
+        "the URL may set client_encoding",
         "metastore/backends/postgres/settings.py",
         "if key in _REFUSED:",
         "if False:",

@@ -90,7 +90,7 @@ def test_a_follower_reads_hidden_changes_once(lake: Lake) -> None:
 
 @pytest.mark.parametrize("kinds", [None, ["table"]])
 def test_an_entity_is_followed_through_renames_that_the_user_does_not_see(lake: Lake, kinds: list[str] | None) -> None:
-    """The schema stood below a catalog that ann does not see; its table has a past there."""
+    """The schema was below a catalog that ann does not see; its table has a past there."""
     store = lake.store
     store.catalogs.create("lake.old", type="relational")
     schema = store.schemas.create("lake.old.s")

@@ -22,7 +22,7 @@ from metastore.managers.pages.page import Page
 from tests.bad_input.surface import Method, good, grow
 
 MARK = "classified"
-"""It stands in the comment, a property, a value or a name of everything that eve must not see."""
+"""The comment, a property, a value or a name of everything that eve must not see contains it."""
 _REST = inspect.Parameter.VAR_KEYWORD
 
 

@@ -51,7 +51,7 @@ HIDDEN: Final = (
     ("m", "metalake"),
     ("m.role1", "role"),
 )
-"""What the console's pages are asked for; some of it is seen, and what stands below it is not."""
+"""The objects of the console's pages: the user sees some of them, and nothing below them."""
 QUERIES: Final = ("", "?details=true", "?force=true&cascade=true&purge=true&purgeRequested=true&list=true")
 NAME: Final = {"namespace": ["s"], "name": "ice"}
 CHANGE: Final = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}

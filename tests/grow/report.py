@@ -67,7 +67,7 @@ TRUSTED: Final = "store"
 _OF_FEW: Final = (("a page of few", "owns much"), ("names of few", "owns much"))
 """Calls on a place with few children: what a user owns elsewhere does not count there."""
 _FILTERED: Final = ("store.changes", "store.find", "changes for one")
-"""Calls that read, for a user, what they do not show: it stands in docs/performance-growth.md."""
+"""Calls that read, for a user, rows that they do not show: docs/performance-growth.md says so."""
 _REFUSED: Final = (
     "attach to what has most",
     "store.relations",

@@ -66,7 +66,7 @@ class Skew:
         return self.entities // 1000
 
     depth: int = 60
-    """How deep schemas stand in each other."""
+    """How deep the schemas are nested."""
 
     @property
     def rows(self) -> int:

@@ -21,6 +21,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 import metastore as ms
 from metastore.serve import Vended, Vendor, application
 from metastore.serve.iceberg.credentials import is_below
+from metastore.serve.iceberg.tables import Loaded
 from tests.iceberg.server import running, served
 from tests.iceberg.test_rest import SCHEMA
 from tests.servers.s3 import KEY, SECRET, S3Server
@@ -314,6 +315,14 @@ def test_an_answer_that_the_client_has_hides_no_other_key(sqlite_url: str, tmp_p
         keys.append("second")
         assert httpx.get(f"{tables}/t", headers=known).json()["config"] == {"s3.session-token": "second"}
         assert httpx.post(tables, json={"name": "u", "schema": SCHEMA}, headers=known).status_code == 200
+
+
+def test_a_table_for_which_there_is_no_key_is_not_sent_twice() -> None:
+    """A warehouse that gives keys has none for a folder with another table in it."""
+    loaded = Loaded(b"{", "s3://b/t", '"tag"')
+    assert loaded.answer(None).headers == {"ETag": '"tag"'}
+    assert loaded.answer(None, 'W/"tag", "other"').status == 304
+    assert loaded.answer(None, '"other"').status == 200
 
 
 def test_vended_credentials_show_no_secret() -> None:

@@ -244,7 +244,7 @@ def test_a_database_moves_over_and_back(url: str, source: str, tmp_path: Path) -
 UNUSABLE = (
     "postgresql://u:hunter2@127.0.0.1:1/db",
     "postgresql://u:hunter2@127.0.0.1:port/db",
-    "hunter2 is no URL",
+    "hunter2 is not a URL",
 )
 
 
@@ -255,6 +255,12 @@ def test_a_wrong_address_is_refused_without_its_password(tmp_path: Path, bad: st
     with pytest.raises(ms.InvalidArgument) as refused:
         import_gravitino(f"sqlite:///{tmp_path}/store.db", bad, file=tmp_path / "import.jsonl")
     assert "hunter2" not in str(refused.value)
+
+
+def test_mysql_without_its_driver_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    with pytest.raises(ms.InvalidArgument, match=r"needs pymysql: pip install 'versioned-metastore\[serve,mysql\]'"):
+        import_gravitino(f"sqlite:///{tmp_path}/store.db", "mysql://u:hunter2@h/db", file=tmp_path / "import.jsonl")
 
 
 def test_the_command_shows_the_report_and_both_hashes(

@@ -376,7 +376,7 @@ def fail_while_enabled(store: ms.Store) -> None:
 def test_no_import_takes_a_copy_whose_original_was_dropped_here(
     sqlite_url: str, source: str, tmp_path: Path, into: str | None
 ) -> None:
-    """It is laid over a table that was made here, or stands below another parent."""
+    """It is laid over a table that was made here, or is below another parent."""
     with world(source, NEWEST) as there:
         there.fill()
         there.table(1001, "mine")

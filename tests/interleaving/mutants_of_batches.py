@@ -56,7 +56,7 @@ class _CreatesUnguarded(MemoryBatches):
 
 
 class _AnswersInTheOrderOfIds(MemoryBatches):
-    """Each member gets the answer of the row that stands at its place among the sorted ones."""
+    """Each member gets the answer of the row with its index among the sorted ones."""
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted:
         return super().write_together(batch._replace(alters=sorted(batch.alters, key=lambda one: one.id)), patience)

@@ -341,7 +341,7 @@ class _Run:
             tally.base = tally.failed + tally.lost_before if tally.base is None else tally.base
 
     def _stands(self, look: Call, answer: Answer, line: Line) -> None:
-        """Note that the process stands in line, and what it would have to see before it goes on."""
+        """Note that the process waits in line, and what it must see before it continues."""
         until = self.now + round(min(max(0.25, line.patience), 5.0) * 1_000_000) + 1
         self._line = (look, frozen(answer), until) if line.head is not None else None
 

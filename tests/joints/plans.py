@@ -21,7 +21,7 @@ CALLS: Final = (
 
 @dataclass(frozen=True)
 class Plan:
-    """One kind of run. First it is fair: only ``gentle`` faults, which are no reason for others to wait."""
+    """One kind of run. First it is fair: only ``gentle`` faults, for which others need not wait."""
 
     crews: tuple[Crew, ...]
     gentle: Mapping[str, int] = field(default_factory=dict)

@@ -312,7 +312,7 @@ def test_the_holder_is_told_in_time_while_a_renewal_hangs(
             assert _is_renewed(lease)
             hole.swallow(*directions)
             cut_at = now()
-            waiting = direct.leases.acquire  # stands in line from now on
+            waiting = direct.leases.acquire  # waits in line from now on
             assert wait_until(lambda: bool(told), TTL + LATE)  # nobody looks
             assert lease.lost.is_set()
             assert told[0] - cut_at <= TTL + LATE  # the renewal itself would hang for 30 s

@@ -40,7 +40,7 @@ def in_line(url: str) -> int:
 
 
 def arrive(turn: Turn, number: int) -> int | None:
-    """Stand in line as number ``number``; have it for a moment; return the token."""
+    """Wait in line as number ``number``; hold the lease for a moment; return the token."""
     if number == 0:
         with turn.store.leases.acquire("work") as lease:
             turn.meet()
@@ -96,7 +96,7 @@ def _wait(pipe: Connection, url: str, timeout: float) -> None:
 
 
 class Waiter:
-    """A process that stands in line, and has the lease until it is told to give it back."""
+    """A process that waits in line, and holds the lease until it is told to release it."""
 
     def __init__(self, url: str, timeout: float = 30.0) -> None:
         self.pipe, theirs = _SPAWN.Pipe()

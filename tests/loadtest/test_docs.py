@@ -25,7 +25,7 @@ def test_commands(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run([*shlex.split(command), "--master", "nonsense"]) == 1
-    assert "'nonsense' is no Spark master" in capsys.readouterr().err
+    assert "'nonsense' is not a Spark master" in capsys.readouterr().err
 
 
 def test_there_are_commands() -> None:

@@ -135,7 +135,7 @@ def test_a_real_browser_comes_back_to_where_it_wanted_to_go(own: OwnIssuer, sqli
 FOREIGN: dict[str, Callable[[dict[str, str]], dict[str, str] | str]] = {
     "another state": lambda said: {**said, "state": "A" * 43},
     "no state": lambda said: {**said, "state": ""},
-    "a state that is no ASCII": lambda said: {**said, "state": "é"},
+    "a state that is not ASCII": lambda said: {**said, "state": "é"},
     "mixed up with another issuer": lambda said: {**said, "iss": "https://evil.example"},
     "without an issuer": lambda said: {name: value for name, value in said.items() if name != "iss"},
     "without a code": lambda said: {**said, "code": ""},

@@ -105,3 +105,15 @@ def test_the_module_is_like_any_other() -> None:
     assert set(ms.__all__) - {"__version__"} <= set(everything)
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = ms.no_such_name
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [("http", "starlette", "http"), ("serve", "starlette", "serve"), ("crawl", "pyarrow", "spark")],
+)
+def test_a_module_whose_extra_is_not_installed_names_it(module: str, package: str, extra: str) -> None:
+    script = f"import sys; sys.modules[{package!r}] = None\nimport metastore.{module}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    said = done.stderr.splitlines()[-1]
+    assert f"metastore.{module} needs {package}" in said
+    assert f"pip install 'versioned-metastore[{extra}]'" in said

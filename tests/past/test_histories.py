@@ -70,7 +70,7 @@ def _together(store: Store, one: str, other: str) -> None:
 
 
 def seen(managers: Managers, root: str) -> Seen:
-    """Return what stands below a catalog, by its path there: kind, version, comment."""
+    """Return the entities below a catalog, by their paths there: kind, version, comment."""
     found: Seen = {}
     waiting = [root]
     while waiting:

@@ -18,7 +18,7 @@ TAGS = ("m.red", "m.blue")
 
 
 def kind_of(path: str) -> str:
-    """Return what stands at a path."""
+    """Return the rows at a path."""
     return ("metalake", "catalog", "schema", "table")[path.count(".")]
 
 

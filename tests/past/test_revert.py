@@ -406,7 +406,7 @@ def test_what_was_made_since_and_is_gone_again_is_no_difference(lake: Store) -> 
 def test_it_does_not_starve_beside_a_writer(lake: Store, url: str, many: int) -> None:
     """Another process alters one table all the time, and makes others: what it makes meanwhile comes after the revert.
 
-    With ``many`` differences there are more entities than a transaction stands in line for.
+    With ``many`` differences there are more entities than a transaction takes tickets for.
     """
     lake.schemas.create("m.c.s")
     lake.tables.create_many("m.c.s", [{"name": f"t{n}"} for n in range(8 + many)])

@@ -26,7 +26,7 @@ def lake(store: Store) -> Store:
 
 
 def test_what_was_made_below_something_that_moved_and_was_dropped_goes_when_it_comes_back(lake: Store) -> None:
-    """What it stands below now was made since, and stays gone."""
+    """Its present parent was made since, and stays gone."""
     lake.schemas.create("m.c.s")
     before, was = lake.position(), shown(tree(lake))
     lake.tables.create("m.c.s.made")

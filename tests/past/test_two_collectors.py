@@ -1,4 +1,4 @@
-"""Two gc at once: what one deletes is not a ground for the other one to stand on."""
+"""Two gc at once: neither decides by a row that the other one has deleted."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def steps_of(store: Store) -> list[Step]:
 
 
 def expected(steps: list[Step], entity_id: int) -> list[tuple[int | None, int | None]]:
-    """Return the steps of an entity, and of what stood below it before the step or after."""
+    """Return the steps of an entity, and of the rows below it before the step or after."""
     rows, found = dict[int, Row](), list[tuple[int | None, int | None]]()
     for step in steps:
         subject = step.owner_id if step.owner_id is not None else step.entity_id
@@ -56,7 +56,7 @@ def expected(steps: list[Step], entity_id: int) -> list[tuple[int | None, int | 
 
 
 def _below(rows: dict[int, Row], subject: int | None, above: int, *, dead: bool) -> bool:
-    """Whether a row stands below another one, and both are live unless ``dead``."""
+    """Whether a row is below another one, and both are live unless ``dead``."""
     chain = list[int]()
     while subject is not None and subject in rows:
         chain.append(subject)

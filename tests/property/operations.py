@@ -287,7 +287,7 @@ def _look(store: Managers, manager: Any, target: Any, more: dict[str, Any]) -> A
 
 
 def managers_below(store: Managers, manager: Any) -> list[Any]:
-    """Return the managers of what can stand below an entity of ``manager``."""
+    """Return the managers of the kinds that can be below an entity of ``manager``."""
     if manager is store.schemas:
         return [store.schemas, store.tables, store.views, store.filesets, store.models]
     upper: dict[Any, list[Any]] = {store.metalakes: [store.catalogs], store.catalogs: [store.schemas]}

@@ -271,7 +271,7 @@ def test_changes_that_gc_removes_meanwhile_are_not_left_out(url: str) -> None:
 
 
 def test_a_checkpoint_notices_a_backup_that_was_put_back(sqlite_url: str) -> None:
-    """The stream has read changes that the backup does not have, and others stand at their numbers now."""
+    """The stream has read changes that the backup does not have, and others have their numbers now."""
     file = Path(sqlite_url.removeprefix("sqlite:///"))
     with ms.open(sqlite_url, principal="tester") as store:
         store.metalakes.create("m")

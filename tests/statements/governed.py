@@ -3,7 +3,7 @@
 The tree has besides::
 
     lake
-      pii                 a tag, which stands on the table u
+      pii                 a tag, which is attached to the table u
       ann, bob            users; ann has the role
       team                a group
       writer              a role, which lets ann alter the table t

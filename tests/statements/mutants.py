@@ -38,7 +38,7 @@ class Mutant:
     """Which database."""
     program: str
     texts: tuple[tuple[str, str], ...] = ()
-    """Parts of statements, and what stands there instead."""
+    """Parts of statements, and their replacements."""
     schema: str = ""
     """What is changed in the database."""
     planted: Callable[[], AbstractContextManager[object]] = nullcontext

@@ -333,7 +333,7 @@ def _sent_together(
     *,
     prepared: bool = True,
 ) -> list[list[Any]]:
-    """Stand in for the method of that name, which sends a batch's statements as one message.
+    """Replace the method of that name, which sends a batch's statements as one message.
 
     What is sent behind them is left out: it is a hint to look, and a waiter looks anyway.
     """
@@ -353,7 +353,7 @@ def _sent_together(
 
 
 def _rows_of_writes(connection: Any, statements: Sequence[Statement], run: str | None = None) -> list[tuple[Any, ...]]:
-    """Stand in for the function of that name, which sends all of them as one message."""
+    """Replace the function of that name, which sends all of them as one message."""
     worker = current()
     if worker is None:
         return _send(connection, statements, lambda text, parameters: None)

@@ -58,7 +58,7 @@ first AS MATERIALIZED (
 -- The owner's position comes after it, and is the last of the commit, which both rows note.
 done AS MATERIALIZED (SELECT first.*, nextval('change_seq') AS last FROM first),
 -- History, change event and result of both. The operation id is in the key: a repeat fails. The first row notes on what
--- the commit rests. In the past the relation stands below the entity, and its id is its name.
+-- the commit rests. In the past the relation is below the entity, and its id is its name.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key, through, fences, other_id, other_path)
   SELECT {WRITER}, {GENERATION}, %(operation_id)s::uuid, row.*

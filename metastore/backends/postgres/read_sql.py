@@ -57,7 +57,7 @@ ORDER BY w.n""")
   FROM up CROSS JOIN {each("guard", "g", "g.id = up.parent_id")} WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
 SELECT up.wanted, up.state, {NODE.format("up")}, {ENTITY}{self._counted(held)}
 FROM up LEFT JOIN {each("entity", "e", "e.id = up.id AND up.height = 0")} ON true
--- from the root down; the entity stands beside its own guard only
+-- from the root down; the entity's row is joined to its own guard only
 WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
 
     def _among(self, only: bool, few: bool) -> tuple[str, str]:

@@ -50,7 +50,7 @@ WHERE NOT CASE WHEN c.relkind = 'S' THEN has_sequence_privilege(place, privilege
   ELSE has_table_privilege(place, privilege) END
 GROUP BY name ORDER BY name"""
 
-# The owner of a table may drop it; CREATE on its schema makes tables that stand in front of others.
+# The owner of a table may drop it; CREATE on its schema makes tables that hide others.
 _TOO_MANY = """SELECT
   ARRAY(SELECT c.relname::text FROM pg_class c WHERE c.oid = ANY (places) AND pg_has_role(c.relowner, 'USAGE')),
   (SELECT has_schema_privilege(relnamespace, 'CREATE') FROM pg_class WHERE oid = to_regclass('info')),

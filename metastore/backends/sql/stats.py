@@ -44,7 +44,7 @@ marks AS MATERIALIZED (
   SELECT id, mark, coalesce(marked_at, 0) AS marked_at, coalesce(marked_until, 0) AS marked_until FROM guard
   WHERE mark IS NOT NULL
   ORDER BY marked_until, id LIMIT :page_size),
--- The lines of tickets; number 0 is no ticket, but the others' turn.
+-- The lines of tickets; number 0 is not a ticket, but the others' turn.
 lines AS MATERIALIZED (
   SELECT entity_id AS id, count(*) AS waiting, min(time) AS oldest FROM ticket WHERE number > 0
   GROUP BY entity_id ORDER BY min(time), entity_id LIMIT :page_size),

@@ -50,7 +50,7 @@ _SETTLED = f"""WITH RECURSIVE up AS (
   SELECT g.id, g.parent_id, g.scope_version, up.height + 1 FROM up JOIN guard g ON g.id = up.parent_id
   WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
 SELECT 1 FROM up WHERE id = ? AND scope_version = ?"""
-"""One row: a catalog stands above the entity, or is it, and has this scope version."""
+"""One row: a catalog is the entity or above it, and has this scope version."""
 
 
 def write_down(connection: Any, entry: Entry, now: int) -> Result:

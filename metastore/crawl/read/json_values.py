@@ -46,7 +46,7 @@ def objects(stream: IO[bytes], encoding: str, line: int = 1, *, one: bool = Fals
         found = True
         value = text.value(decoder)
         if not isinstance(value, dict):
-            raise NotThisFormat(f"has a row that is no JSON object in line {line:,}")
+            raise NotThisFormat(f"has a row that is not a JSON object in line {line:,}")
         yield value
     if in_array != (char == "]"):
         raise NotThisFormat("is truncated: its array is never closed" if in_array else "is not JSON: a ']' too many")

@@ -47,7 +47,7 @@ class Addresses:
         if shape is None:
             return f"Gravitino has no {line.kind}"
         if depth != _depth(shape):
-            return f"a {line.kind} does not stand on level {depth + 1} there"
+            return f"a {line.kind} cannot be on level {depth + 1} there"
         above: tuple[int, ...] = ()
         if depth:
             parent = self._of.get((_ABOVE[depth - 1], line.names[:-1]))

@@ -15,6 +15,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from metastore.arguments import text_in
 from metastore.errors import InvalidArgument
 
 __all__ = ["load_script"]
@@ -40,11 +41,7 @@ _NO_COLUMN: Final = ("PRIMARY", "UNIQUE", "KEY", "CONSTRAINT", "INDEX")
 @contextmanager
 def load_script(path: str) -> Iterator[Connection]:
     """Yield a connection to the script's tables. Raises InvalidArgument for a file that is not a script of H2."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise InvalidArgument(f"the script of H2 {path} cannot be read: {why}") from None
+    text = text_in(Path(path), "the script of H2")
     engine = sa.create_engine("sqlite://")
     try:
         with engine.connect() as connection:

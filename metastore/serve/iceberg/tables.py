@@ -87,16 +87,17 @@ class Loaded:
 
         Other credentials make another answer: a client that has this one must not go on with keys that end.
         """
-        if vended is None:
-            return Answer(self.text + b',"config":{}}', headers={} if self.tag is None else {"ETag": self.tag})
-        config = dict(vended.config)
-        end = json.dumps({"config": config, "storage-credentials": [{"prefix": vended.prefix, "config": config}]})
-        headers = {"Cache-Control": "no-store"}
-        if self.tag is not None:
-            headers["ETag"] = tag = _tag_of(self.tag, end)
+        end, tag, headers = b',"config":{}}', self.tag, dict[str, str]()
+        if vended is not None:
+            config = dict(vended.config)
+            given = json.dumps({"config": config, "storage-credentials": [{"prefix": vended.prefix, "config": config}]})
+            end, headers["Cache-Control"] = b"," + given[1:].encode(), "no-store"
+            tag = None if tag is None else _tag_of(tag, given)
+        if tag is not None:
+            headers["ETag"] = tag
             if tag in _tags(has):
                 return Answer(status=304, headers=headers)
-        return Answer(self.text + b"," + end[1:].encode(), headers=headers)
+        return Answer(self.text + end, headers=headers)
 
 
 def _size(one: Loaded) -> int:
@@ -106,8 +107,8 @@ def _size(one: Loaded) -> int:
 _ANSWERS: LRUCache[tuple[str, str], Loaded] = LRUCache(64 << 20, getsizeof=_size)
 """The answers of loads that were sent last (bytes), by what their catalog reaches, and tag.
 
-An operator is shown a file that a user has replaced. If it names another location, its tag has that one, and the tag
-that a user asks for has the location of the store. So no user gets the answer.
+An operator may load a file whose location is not the store's. The tag of that answer has the file's location; a user
+asks with the store's. So no user gets it.
 """
 _ANSWERS_LOCK: Final = Lock()
 
@@ -272,6 +273,6 @@ def _tags(header: str) -> list[str]:
 def _tag_of(*parts: str | None) -> str:
     """Return the entity tag of an answer: a metadata file never changes, so its place says what is in it.
 
-    The location that the store has is a part too: if it is another one by now, what was checked of the file is over.
+    The location in the store is a part too: if it changes, the check of the file no longer holds.
     """
     return '"' + hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32] + '"'

@@ -28,6 +28,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 
+from metastore.arguments import text_in
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import InvalidArgument
 from metastore.serve.oidc.asking import Unusable, answered, document_of, granted, is_base, place_of
@@ -203,11 +204,7 @@ class CodeFlow:
 
 def secret_of(file: Path) -> str:
     """Return the secret of a client that a file holds. Raises InvalidArgument."""
-    try:
-        secret = file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise InvalidArgument(f"the file of the client's secret {file} cannot be read: {why}") from None
+    secret = text_in(file, "the file of the client's secret").strip()
     if not secret or not secret.isprintable():
         raise InvalidArgument(f"the file of the client's secret {file} has no secret, or more than one line")
     return secret

@@ -50,7 +50,7 @@ try:
 except ImportError:  # Spark before 4.2, which then reads all changes in one micro-batch
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for the class that an older Spark does not have."""
+        """Replaces the class that an older Spark does not have."""
 
 
 __all__ = ["open_here", "register_source"]

@@ -14,7 +14,7 @@ _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s::text, 0))"
 
 
 class Advisory(Unfenced):
-    """It lasts as long as the connection, is not part of any commit, and its waiters stand in the server's queue."""
+    """It lasts as long as the connection, is not part of any commit, and its waiters wait in the server's queue."""
 
     def __init__(self, url: str, table: Table, timeout: float) -> None:
         super().__init__(table, timeout)

@@ -105,7 +105,7 @@ class Rules:
         return self.live(thing) and (not isinstance(target, str) or target == self.path(thing))
 
     def is_below(self, one: int, thing: int | None) -> bool:
-        """Whether an entity stands below another one; None: it stands below the root."""
+        """Whether an entity is below another one; None: it is below the root."""
         return thing is None or thing in self.way(one)[:-1]
 
     # --- the user

@@ -57,7 +57,7 @@ class Served:
                 yield decision
 
     def _lists(self, world: World, user: str) -> Decisions:
-        """List what stands below each container that the user sees, at Gravitino's."""
+        """List the children of each container that the user sees, through Gravitino's protocol."""
         rules = world.rules
         for parent in (None, *_there(world, "metalake", "catalog", "schema")):
             kinds = {None: ("metalake",), "metalake": ("catalog", "tag", "policy"), "catalog": ("schema",)}
