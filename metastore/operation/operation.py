@@ -122,6 +122,7 @@ class Operation(Generic[T]):
         except BaseException as interrupt:
             self._decided_by = "error"
             clean_up(session, row, self._mark, self._policy.deadline)
+            self._begun.sent = False  # it was withdrawn here, so its caller need not ask an absent database once more
             tell_id(interrupt, row.id)
             raise
         finally:
@@ -310,7 +311,7 @@ class Operation(Generic[T]):
         if reaction is Reaction.RAISE:
             raise self._leases.refused()
         if reaction is Reaction.LOOK:
-            self._row.is_known(cause)
+            self._row.look_next(cause)
         self._line_up(reaction, commit)
         if reaction is Reaction.STEP_ASIDE:
             raise self._mark.step_aside([*[g.id for g in commit.guards], *_updated(commit.writes)])

@@ -59,7 +59,7 @@ def is_new(session: Session, call: Call) -> bool:
     caller = Caller(began(call.operation_id, session.clock), "")
     outcome = session.backend.commit(Commit(session.clock.operation_id(), None, caller=caller))
     if isinstance(outcome, Conflicted) and outcome.cause == "stale_id":
-        session.backend.forget(0)  # see OperationRow.is_known
+        session.backend.forget(0)  # see OperationRow.look_next
         raise refused_id(call.operation_id)
     return True
 

@@ -129,7 +129,7 @@ class OperationRow:
         """Look at the row before the lease's error is raised: a repeat of an applied call returns its result."""
         self.look = self._may_be_absent = self.caller is not None
 
-    def is_known(self, cause: str) -> NoReturn:
+    def look_next(self, cause: str) -> NoReturn:
         """Look at the row next: the database knows the operation's id. Raises InvalidArgument if it refuses the id."""
         if cause == "stale_id" and not self._session.backend.steps(self.id):
             # a clock that was ahead may have left this bound too high: lower it for later ids
@@ -156,7 +156,7 @@ class OperationRow:
         self.sent = False
         if isinstance(outcome, Conflicted):
             if REACTIONS[outcome.cause].other is Reaction.LOOK:
-                self.is_known(outcome.cause)
+                self.look_next(outcome.cause)
             raise Conflict(outcome.cause, detail(outcome))
         self.claim = 0
         return outcome.results[0].version if isinstance(outcome, Committed) and outcome.results[0] else 0

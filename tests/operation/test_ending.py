@@ -11,6 +11,7 @@ import pytest
 import metastore as ms
 from metastore.errors import BackendRefused, BackendUnavailable
 from metastore.operation import intent, record
+from metastore.port.commit import Unknown
 from metastore.retry.policy import RetryPolicy
 from metastore.store import Store
 from tests.interrupts.raising import Raising
@@ -136,3 +137,22 @@ def test_an_interrupt_leaves_no_intent(store: Store) -> None:
         if raising.left:
             break
     assert states == {"unknown", "cancelled", "committed"}
+
+
+def test_an_interrupted_call_is_withdrawn_once(store: Store) -> None:
+    """Its first attempt lost its answer, and an interrupt hits the full operation, which asks for the outcome."""
+    asked = list[Any]()
+
+    class _Interrupted(_CutOff):
+        def commit(self, commit: Any) -> Any:
+            return Unknown("the network is down")
+
+        def forbid(self, *arguments: Any) -> Any:
+            asked.append(arguments)
+            raise KeyboardInterrupt if len(asked) == 1 else _away()
+
+    topic = store.topics.load(PATH)
+    client = store_on(_Interrupted(store, lambda: None, answers=True), session_of(store).clock)
+    with pytest.raises(KeyboardInterrupt):
+        client.topics.alter(topic, ms.SetComment("interrupted"))
+    assert len(asked) == 2

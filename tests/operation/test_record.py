@@ -94,17 +94,17 @@ def test_two_calls_with_one_id_do_not_meet_for_ever(store: Store, claim: int, wa
     row = row_of(store)
     row.claim = claim
     with pytest.raises(Conflict) as known:
-        row.is_known("claim")
+        row.look_next("claim")
     assert (known.value.cause, known.value.wait, row.look) == ("claim", wait, True)
 
 
 def test_an_id_that_gc_may_have_forgotten_is_refused(store: Store) -> None:
     unknown, known = row_of(store, new_id(store)), row_of(store, new_id(store))
     with pytest.raises(InvalidArgument, match="cannot be told"):
-        unknown.is_known("stale_id")
+        unknown.look_next("stale_id")
     known.keep("unchanged", "1")
     with pytest.raises(Conflict) as conflict:
-        known.is_known("stale_id")
+        known.look_next("stale_id")
     assert (conflict.value.cause, known.look) == ("operation", True)
 
 
