@@ -36,7 +36,7 @@ from metastore.managers.options import (
     shows_options,
 )
 from metastore.managers.pages.page import Page
-from metastore.managers.purge import delete_trees
+from metastore.managers.purge import delete_trees, left_to_gc
 from metastore.managers.reader import E, Reader
 from metastore.managers.secrets.sealing import declared, sealed_call, sets_properties, settles
 from metastore.managers.target import Target
@@ -334,7 +334,8 @@ class Manager(Generic[E]):
             lambda steps: steps[0].entity_id or 0,
         )
         if entity_id and not self._session.in_transaction:  # in a transaction, gc deletes it later
-            delete_trees(self._session.of_store().backend, [entity_id])
+            with left_to_gc():
+                delete_trees(self._session.of_store().backend, [entity_id])
         return bool(entity_id)
 
     def _changed(

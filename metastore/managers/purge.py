@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
 
+from metastore.errors import MetastoreError
 from metastore.port.upkeep import Upkeep
 
-__all__ = ["delete_trees"]
+__all__ = ["delete_trees", "left_to_gc"]
 
+_LOG: Final = logging.getLogger("metastore")
 _BATCH = 500
 """How many entities one statement deletes at most."""
+
+
+@contextmanager
+def left_to_gc() -> Iterator[None]:
+    """Leave the rows of a committed purge to gc if they cannot be deleted now.
+
+    An error would tell the caller that nothing was written.
+    """
+    try:
+        yield
+    except MetastoreError as error:
+        _LOG.info("gc will delete the rows of what was purged: %s", error)
 
 
 def delete_trees(backend: Upkeep, roots: Sequence[int]) -> int:

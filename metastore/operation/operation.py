@@ -366,10 +366,14 @@ class Operation(Generic[T]):
         row = self._row
         self._decided_by = "self" if row.pending_on is None else "other"
         row.pending_on = None
-        result = self._result_of(steps)
-        # a first call whose change a helper applied was judged before, and the helper guarded its evidence
-        if self._request.judge is not None and (row.is_repeat or self._decided_by == "self"):
-            self._request.judge(steps, result)
+        try:
+            result = self._result_of(steps)
+            # a first call whose change a helper applied was judged before, and the helper guarded its evidence
+            if self._request.judge is not None and (row.is_repeat or self._decided_by == "self"):
+                self._request.judge(steps, result)
+        except (BackendUnavailable, DeadlineExceeded):
+            row.look = True  # the operation is decided: no error may say that it was not applied
+            raise
         return result
 
     def _result_of(self, steps: list[Step]) -> T:

@@ -481,6 +481,27 @@ _CONTENT = (
         "render_as_string(hide_password=False)",
         "tests/bad_input/test_urls.py -k shown",
     ),
+    Fault(
+        "a purge that has committed fails while its rows are deleted",
+        "metastore/managers/purge.py",
+        "    except MetastoreError as error:\n",
+        "    except ZeroDivisionError as error:\n",
+        "tests/operation/test_ending.py -k has_committed",
+    ),
+    Fault(
+        "a decided operation whose result cannot be read was not applied",
+        "metastore/operation/operation.py",
+        "row.look = True  # the operation is decided",
+        "pass  # the operation is decided",
+        "tests/operation/test_ending.py -k whose_result",
+    ),
+    Fault(
+        "an interrupted call is withdrawn twice",
+        "metastore/operation/operation.py",
+        "self._begun.sent = False  #",
+        "pass  #",
+        "tests/operation/test_ending.py -k withdrawn_once",
+    ),
 )
 
 IN_LIBRARY: tuple[Fault, ...] = (*_NAMES, *_PROGRESS, *_FEED, *_CONTENT)

@@ -156,3 +156,57 @@ def test_an_interrupted_call_is_withdrawn_once(store: Store) -> None:
     with pytest.raises(KeyboardInterrupt):
         client.topics.alter(topic, ms.SetComment("interrupted"))
     assert len(asked) == 2
+
+
+def test_a_purge_that_has_committed_is_no_error(store: Store) -> None:
+    """The database is away when its rows are to be deleted: gc deletes them."""
+    topic = store.topics.load(PATH)
+    store.topics.drop(topic)
+    assert store_on(_AwayAfter(store, "purge"), session_of(store).clock).topics.purge(topic)
+    assert store.gc().entities == 1
+
+
+def test_a_drop_in_steps_that_has_committed_is_no_error(store: Store) -> None:
+    client = _AwayAfter(store, "purge")
+    assert store_on(client, session_of(store).clock).topics.begin_drop(PATH).finish()
+    assert client.cut
+    assert list(store.drops.pending()) == []
+
+
+def test_a_decided_operation_whose_result_cannot_be_read_is_in_doubt(store: Store) -> None:
+    """Its commit lost its answer; then the database says that it was applied, and is away when the row is read."""
+
+    class _Lost(_CutOff):
+        started = False
+
+        def commit(self, commit: Any) -> Any:
+            self._backend.commit(commit)
+            self.started = any(write.event.action == "alter" for write in commit.writes)
+            return Unknown("the network is down")
+
+        def owned_by_name(self, *arguments: Any) -> Any:
+            self.cut = self.started
+            if self.cut:
+                raise _away()
+            return self._backend.owned_by_name(*arguments)
+
+    client = _Lost(store, lambda: None, answers=True)
+    drop = store_on(client, session_of(store).clock).topics.begin_drop(PATH)
+    with pytest.raises(ms.OutcomeUnknown) as unknown:
+        drop.started()
+    client.cut = False
+    assert store.outcome(unknown.value.operation_id).state == "committed"
+    assert next(store.drops.pending()).phase == "started"
+
+
+class _AwayAfter(_CutOff):
+    """The database is away once an event of this action was committed."""
+
+    def __init__(self, store: Store, action: str) -> None:
+        super().__init__(store, lambda: None, answers=True)
+        self._action = action
+
+    def commit(self, commit: Any) -> Any:
+        outcome = self._backend.commit(commit)
+        self.cut = any(write.event.action == self._action for write in commit.writes)
+        return outcome

@@ -18,7 +18,7 @@ from metastore.managers.drops import steps
 from metastore.managers.drops.announce import Begin, announce
 from metastore.managers.drops.row import pending_within, read_same
 from metastore.managers.mutation import actor_of, mutate
-from metastore.managers.purge import delete_trees
+from metastore.managers.purge import delete_trees, left_to_gc
 from metastore.managers.target import Target
 from metastore.names import parse_path
 from metastore.operation.perform import perform
@@ -183,7 +183,8 @@ class PendingDrop:
         if not done and steps.is_back(self._session.backend, self._drop):
             raise steps.lost(self.path)
         if done and self._drop.part is None:
-            self._delete()
+            with left_to_gc():
+                self._delete()
         return done
 
     def roll_back(self, *, lease: Fencing | None = None, reason: str | None = None) -> None:
