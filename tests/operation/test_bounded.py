@@ -29,6 +29,7 @@ READS: dict[str, Callable[[Store], Any]] = {
     "diff": lambda store: store.diff(next(store.changes()).position),
     "position": lambda store: store.position(),
     "past": lambda store: store.at(store.position()).tables.list("m.c.s"),
+    "leases": lambda store: store.leases.list(),
     "pins": lambda store: store.pins(),
     "owner": lambda store: store.owners.of("m.c.s.t", kind="table"),
     "owned by": lambda store: store.owners.owned_by("m.ann"),
@@ -39,7 +40,7 @@ READS: dict[str, Callable[[Store], Any]] = {
     "a user's right": lambda store: store.as_user("ann").allowed("ann", "use_catalog", "m.c"),
 }
 
-NOT_OF_A_USER = ("diff", "position", "past", "pins", "a user's list", "a user's right")
+NOT_OF_A_USER = ("diff", "position", "past", "leases", "pins", "a user's list", "a user's right")
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]
     store.owners.set("m", store.users.create("m.ann"), kind="metalake")
     left = list[float]()
     backend = store._session.backend
-    for port in {type(one) for one in (backend, backend.past, backend.readers)}:
+    for port in {type(one) for one in (backend, backend.past, backend.readers, backend.leases)}:
         for name in dir(port):
             if name[0] != "_" and name not in ("close", "hearing", "pool_use") and callable(getattr(port, name)):
                 monkeypatch.setattr(port, name, _noting(getattr(port, name), left))
