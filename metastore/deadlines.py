@@ -22,7 +22,18 @@ from metastore.block import Block
 from metastore.clock import Clock
 from metastore.errors import DeadlineExceeded
 
-__all__ = ["GRACE", "Stop", "check_time", "cleaning", "cleans_up", "remaining", "stoppable", "stopping", "until"]
+__all__ = [
+    "GRACE",
+    "Stop",
+    "check_time",
+    "cleaning",
+    "cleans_up",
+    "is_set",
+    "remaining",
+    "stoppable",
+    "stopping",
+    "until",
+]
 
 GRACE: Final = 0.5
 """How long a call may clean up after its time is over, or after an interrupt (seconds)."""
@@ -86,6 +97,11 @@ def remaining(clock: Clock, default: float) -> float:
     if block is not None and not block.runs:
         block = _innermost()
     return default if block is None else block.ends - clock.monotonic()
+
+
+def is_set() -> bool:
+    """Whether the current call has a deadline; otherwise the default of a backend, or of a view, applies."""
+    return _innermost() is not None
 
 
 def check_time(clock: Clock) -> None:

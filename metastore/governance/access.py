@@ -124,6 +124,12 @@ class Access:
         self._memory = Memory() if memory is None else memory
         self._facts = self._memory.of(who)
 
+    def through(self, backend: Backend) -> Access:
+        """Return the same rights, read through another backend of the same database."""
+        own = copy(self)
+        own.backend = backend
+        return own
+
     def of_transaction(self) -> Access:
         """Return the same rights for one transaction, which also guards the evidence of its reads."""
         own = copy(self)

@@ -65,10 +65,12 @@ class DatabaseBook:
         """Return the result of an attempt. While the database is unavailable, try again, until the call's deadline."""
         session = self._session
         left = max(remaining(session.clock, session.policy.deadline), 0.001)
+        ends = session.clock.monotonic() + left
 
         def once(_: int) -> T:
             try:
-                return attempt()
+                with until(ends):
+                    return attempt()
             except BackendUnavailable as error:
                 if not error.transient:
                     raise

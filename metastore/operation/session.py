@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
+from metastore.deadlines import is_set, until
 from metastore.errors import InvalidArgument
 from metastore.governance.access import Access
 from metastore.governance.evidence import Memory
 from metastore.governance.seen import Seen
 from metastore.kinds.entity import Entity
 from metastore.metrics import Metrics
+from metastore.operation.bounded import Bounded
 from metastore.operation.hot import ForgetfulMap, Hot
 from metastore.operation.recent import Recent
 from metastore.operation.request import Call, Request
@@ -150,7 +152,12 @@ class Session(ManagerSession):
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads, together with the paths of other waiting calls."""
-        return self.resolve_alone(lookup) if self.combiner is None else self.combiner.resolve(lookup)
+        if self.combiner is None:
+            return self.resolve_alone(lookup)
+        if not self.bounds_reads or is_set():
+            return self.combiner.resolve(lookup)
+        with until(self.clock.monotonic() + self.policy.deadline):
+            return self.combiner.resolve(lookup)
 
     def resolve_alone(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads, and note the nodes of its parents."""
@@ -169,6 +176,11 @@ class Session(ManagerSession):
         bound.reason = self.reason if call.reason is None else call.reason
         if deadline is not None:
             bound.policy, bound.bounds_reads = replace(self.policy, deadline=float(deadline)), True
+            base = self.backend if self.access is None else self.access.backend
+            bound.backend = cast(Backend, Bounded(base, self.clock, bound.policy.deadline))
+            if self.access is not None:
+                bound.access = self.access.through(bound.backend)
+                bound.backend = cast(Backend, Seen(bound.backend, bound.access))
         return bound
 
     def as_user(self, access: Access) -> Session:

@@ -1,0 +1,40 @@
+"""The backend of a view with a deadline of its own, which holds for every call that sets no other one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from metastore.clock import Clock
+from metastore.deadlines import is_set, until
+
+__all__ = ["Bounded"]
+
+_PORTS: Final = ("past", "readers", "secret_keys")
+"""The parts of a port that are ports themselves."""
+_UNBOUNDED: Final = ("close", "hearing", "leases")
+"""Leases have deadlines of their own: their renewal outlives the call."""
+
+
+class Bounded:
+    """A port each of whose calls ends within so many seconds, unless a deadline is set already."""
+
+    def __init__(self, port: Any, clock: Clock, seconds: float) -> None:
+        self._port, self._clock, self._seconds = port, clock, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        if name in _UNBOUNDED:
+            return found
+        if name in _PORTS:
+            return Bounded(found, self._clock, self._seconds)
+        return self._in_time(found) if callable(found) else found
+
+    def _in_time(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if is_set():
+                return method(*arguments, **options)
+            with until(self._clock.monotonic() + self._seconds):
+                return method(*arguments, **options)
+
+        return call
