@@ -115,6 +115,8 @@ class Member:
 
     def join_again(self) -> None:
         """End the lease, and make the thread join again: answers that were read until now are no longer valid."""
+        if not self.is_of_this_process:
+            return  # it ended with the fork, and the parent's thread may have held the lock
         with self._moving:
             self._again.set()
             self.lease.end()

@@ -281,6 +281,8 @@ class Hold:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if os.getpid() != self._pid:
+            return  # a forked child holds nothing, and a thread of the parent may have held the lock
         with self._guard:
             me = self.clock.runner()
             # a block may end in another thread or task than it began in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +13,10 @@ import psycopg
 import pytest
 
 import metastore as ms
+from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.cache.leased import Leased
 from metastore.port.members import Announces
+from metastore.port.restore import Ending
 from tests.cache.kept import LONG, keep, lake, leased
 from tests.concurrency.raw import dsn
 from tests.servers.postgres import Databases
@@ -311,6 +314,24 @@ def test_a_backup_that_is_put_back_is_noticed(postgres_url: str) -> None:
             assert time.monotonic() < ends
         assert cached.cache.stats().fences >= 1
         keep(cached, lambda: cached.tables.load(T))
+
+
+def test_a_restore_is_seen_at_once(postgres_url: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step is announced, also the last one, which writes no step of the feed."""
+    lake(sqlite_url)
+    whole, finish = io.BytesIO(), PostgresRestorer.finish
+    with ms.open(sqlite_url) as source:
+        source.export_to(whole, history=True)
+    whole.seek(0)
+    with leased(postgres_url) as cached, ms.open(postgres_url) as other:
+
+        def kept_until_the_end(restorer: PostgresRestorer, token: str, last: int, ending: Ending) -> None:
+            keep(cached, lambda: cached.tables.exists(T))
+            finish(restorer, token, last, ending)
+
+        monkeypatch.setattr(PostgresRestorer, "finish", kept_until_the_end)
+        assert other.import_from(whole).restored
+        assert cached.tables.exists(T)
 
 
 def test_bounds_and_second_chances(postgres_url: str) -> None:

@@ -23,6 +23,7 @@ from metastore.clock import SYSTEM
 from metastore.port.members import MemberRows
 from tests.cache.kept import LONG, keep, lake, leased
 from tests.concurrency.raw import dsn
+from tests.leases.test_fork import in_a_child
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.process import wait_until
 
@@ -259,3 +260,13 @@ def test_a_member_behind_a_pooler_that_stands_still_keeps_nothing_locked(
             assert cached.tables.load(T).comment == "new"
         finally:
             go.set()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_forgets_whatever_the_parent_was_doing(postgres_url: str) -> None:
+    """As at its first connection to a server that was restarted."""
+    with leased(postgres_url) as store:
+        cache = store.cache.used
+        assert isinstance(cache, Leased)
+        with cache._member._moving:
+            in_a_child(cache.forget)

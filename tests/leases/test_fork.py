@@ -40,6 +40,11 @@ def in_a_child(do: Callable[[], object]) -> None:
     assert said == "done", said
 
 
+def test_a_forked_child_leaves_a_block_whatever_the_parent_was_doing(store: ms.Store) -> None:
+    with store.leases.acquire("work", ttl=30.0) as lease, lease._guard, lease._heart._guard:
+        in_a_child(lambda: lease.__exit__(None, None, None))
+
+
 def test_a_forked_child_holds_nothing(store: ms.Store) -> None:
     furnish(store)
     told: list[ms.Lease] = []

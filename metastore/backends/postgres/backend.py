@@ -284,7 +284,7 @@ class PostgresBackend(PostgresUpkeep):
         return PostgresSecretKeys(self._rows)
 
     def restorer(self) -> Restorer:
-        return PostgresRestorer(self.pool)
+        return PostgresRestorer(self.pool, self._announcing)
 
     # --- the schema
 

@@ -1,23 +1,27 @@
 """Restore into an empty PostgreSQL database, by COPY straight into the tables.
 
 Each step is a transaction of several round trips, during which its rows are locked. No other client may use the
-database meanwhile, as in a migration.
+database meanwhile, as in a migration. A program that caches under a lease may have it open: each step is announced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 
+from metastore.backends.postgres.announcing import Announcing, Pass, Unannounced
 from metastore.backends.postgres.connect import Pool
-from metastore.backends.postgres.fragments import DURABLE, WRITER
+from metastore.backends.postgres.fragments import DURABLE, UNANNOUNCED, WRITER
+from metastore.backends.postgres.members import ANNOUNCED, WITHDRAW
 from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.backends.postgres.settings import LASTING
 from metastore.backends.sql.newest import COMPLETE_NEWEST
 from metastore.errors import InvalidArgument
+from metastore.port.conditions import ROOT_ID
+from metastore.port.members import Covered
 from metastore.port.restore import (
     NEVER,
     RESTORING,
@@ -40,13 +44,18 @@ _EMPTY = "SELECT NOT EXISTS (SELECT FROM guard WHERE id <> 0) AND NOT EXISTS (SE
 _MARK = "UPDATE guard SET mark = %s, marked_at = 0, marked_until = %s WHERE id = 0"
 _UNMARK = "UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL WHERE id = 0"
 _DRAW = "SELECT setval(%s, %s) WHERE %s > (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {})"
+_EVERYTHING = Covered(scopes=frozenset([ROOT_ID]))
+_SOME_UNAWARE = """SELECT EXISTS (SELECT FROM cache_member
+  LEFT JOIN cache_announcement a ON a.id = %(announcement)s::bigint
+  WHERE pg_visible_in_snapshot(a.xid::text::xid8, seen::pg_snapshot) IS NOT TRUE)"""
+"""Asked when the transaction has its id: a member that joins later keeps nothing until the transaction is over."""
 
 
 class PostgresRestorer:
     """Keeps the promises of :class:`metastore.port.restore.Restorer` on PostgreSQL."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, announcing: Announcing) -> None:
+        self._pool, self._announcing = pool, announcing
 
     def begin(self, token: str, last_id: int, last_seq: int) -> int:
         with self._transaction() as connection:
@@ -67,14 +76,16 @@ class PostgresRestorer:
         return 0
 
     def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
-        with self._transaction() as connection:
+        def step(connection: psycopg.Connection[Any]) -> None:
             for table, some in rows.items():
                 _copy(connection, table, some)
             there = required(_under_way(connection), token, last)
             connection.execute("UPDATE info SET epoch = %s", (str(there._replace(mark=mark)),))
 
+        self._announced(step)
+
     def finish(self, token: str, last: int, ending: Ending) -> None:
-        with self._transaction() as connection:
+        def step(connection: psycopg.Connection[Any]) -> None:
             there = required(_under_way(connection), token, last)
             _copy(connection, "guard", ending.top)
             connection.execute(_UNMARK)
@@ -85,6 +96,22 @@ class PostgresRestorer:
             )
             for statement in COMPLETE_NEWEST:
                 connection.execute(statement)
+
+        self._announced(step)
+
+    def _announced(self, step: Callable[[psycopg.Connection[Any]], None]) -> None:
+        """Do one step, of which the members of the cache know before it is committed."""
+
+        def send(may: Pass) -> None:
+            announcement = {"announcement": may.announcement}
+            with self._transaction() as connection:
+                connection.execute(ANNOUNCED, announcement)
+                step(connection)
+                if connection.execute(_SOME_UNAWARE, announcement).fetchall() != [(False,)]:
+                    raise Unannounced
+                connection.execute(WITHDRAW, {**announcement, "left": [], "again": None})
+
+        self._announcing.send(send, lambda: _EVERYTHING, tuple)
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
@@ -98,6 +125,8 @@ class PostgresRestorer:
                 f"two rows of the file have the same key ({error.diag.constraint_name}): it is not what was exported"
             ) from None
         except psycopg.Error as error:
+            if error.sqlstate == UNANNOUNCED:
+                raise Unannounced from None
             raise_read_error(error)
 
 
