@@ -133,10 +133,10 @@ class Transaction(Managers):
             )
         session, policy = self._outer, self._outer.policy_of(self._call)
         began = session.clock.monotonic()
-        ends = began + policy.deadline
+        ends = session.ends_of(self._call)
         try:
             with until(ends):
-                run(lambda number: self._send(number, ends), effort_of(session, policy, self._id))
+                run(lambda number: self._send(number, ends), effort_of(session, policy, self._id, ends))
             if self._failed:
                 return
             self._overlay.committed()
@@ -287,9 +287,11 @@ class Transaction(Managers):
         return VersionConflict(self._scope, None, None, f"{self._scope}: {message}")
 
 
-def effort_of(session: Session, policy: RetryPolicy, operation_id: UUID, what: str = "the transaction") -> Effort:
+def effort_of(
+    session: Session, policy: RetryPolicy, operation_id: UUID, ends: float, what: str = "the transaction"
+) -> Effort:
     """Return the limits of a transaction's attempts."""
-    return Effort(policy, session.clock, session.bucket, lambda: what, operation_id)
+    return Effort(policy, session.clock, session.bucket, lambda: what, operation_id, ends=ends)
 
 
 def _error(conflict: Conflict, changed: Changed | None) -> VersionConflict:
@@ -330,7 +332,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
         return result
 
     policy = session.policy_of(call)
-    ends = session.clock.monotonic() + policy.deadline
+    ends = session.ends_of(call)
     # a user's rights, a lease and a reason need statements of their own
     rare = (
         session.access or session.combiner is None or call.lease or call.operation_id or call.reason or session.reason
@@ -340,7 +342,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
     try:
         with until(ends):
             try:
-                return run(attempt, effort_of(session, policy, session.clock.operation_id()))
+                return run(attempt, effort_of(session, policy, session.clock.operation_id(), ends))
             finally:
                 line.leave()
     except BaseException as error:
