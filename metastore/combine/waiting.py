@@ -8,7 +8,6 @@ from uuid import UUID
 
 from metastore.combine.lane import Resign
 from metastore.combine.reads import below, below_parents
-from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.metrics import Decided
@@ -217,8 +216,7 @@ def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | N
         return None
     started = session.clock.monotonic()
     principal = session.principal if call.principal is None else call.principal
-    deadline = session.policy_of(call).deadline
-    ends = started + min(deadline, remaining(session.clock, deadline))
+    ends = session.ends_of(call)
     own = session.clock.operation_id()
     return Waiting(session, request, call, own, principal, started, ends, path, place, record, run)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from metastore.deadlines import remaining
 from metastore.errors import BackendUnavailable
 from metastore.operation.request import Call, Proposal, Request
 from metastore.operation.session import Session
@@ -54,7 +53,5 @@ class Begun:
 
 def begin(session: Session, request: Request[Any], call: Call) -> Begun:
     """Begin the operation of a call, now."""
-    clock, deadline = session.clock, session.policy.deadline if call.deadline is None else float(call.deadline)
-    started = clock.monotonic()
-    operation_id = call.operation_id or request.id or clock.operation_id()
-    return Begun(operation_id, started, started + min(deadline, remaining(clock, deadline)))
+    operation_id = call.operation_id or request.id or session.clock.operation_id()
+    return Begun(operation_id, session.clock.monotonic(), session.ends_of(call))

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
+<<<<<<< HEAD
 from metastore.deadlines import is_set, until
+=======
+from metastore.deadlines import remaining
+>>>>>>> a3
 from metastore.errors import InvalidArgument
 from metastore.governance.access import Access
 from metastore.governance.evidence import Memory
@@ -124,6 +128,11 @@ class ManagerSession:
     def policy_of(self, call: Call) -> RetryPolicy:
         """Return the policy with the call's own deadline."""
         return self.policy if call.deadline is None else replace(self.policy, deadline=float(call.deadline))
+
+    def ends_of(self, call: Call) -> float:
+        """Return the instant at which a call that begins now ends: by its own deadline, or that of a call around it."""
+        deadline = self.policy_of(call).deadline
+        return self.clock.monotonic() + min(deadline, remaining(self.clock, deadline))
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads."""

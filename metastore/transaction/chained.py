@@ -48,8 +48,6 @@ class InChain:
         self._lost = 0
         self._outdated: Record | None = None
         """The state that the last chain left, before a leading run goes alone."""
-        self.guesses = False
-        """The run began with a state that is not committed, or may be outdated: its errors are checked."""
 
     @property
     def leads(self) -> bool:
@@ -58,7 +56,7 @@ class InChain:
 
     def enter(self, ids: tuple[int, ...], ends: float) -> bool:
         """Wait for the run's part in the chain. False: it needs a turn among the processes, and a ticket for that."""
-        self.guesses, self._seen = False, None
+        self._seen = None
         if self._seat is not None and self._chain is not None:
             self._seat.base = None  # it continues to lead, after a run that lost on this state
             self._chain.queues()
@@ -77,10 +75,9 @@ class InChain:
             return False
         if seat.term is not None:
             seat.base = chain.kept()
-        self.guesses = seat.base is not None
-        if self.guesses:
+        if seat.base is not None:
             self.begin()
-        return self.guesses
+        return seat.base is not None
 
     def begin(self) -> None:
         """Note that the function of a leading run begins or continues."""
@@ -132,22 +129,6 @@ class InChain:
         if isinstance(write, Update) and write.doc is not None and result is not None:
             after = before._replace(version=result.version, doc=write.doc, modified_at=result.time)
             chain.keep(after._replace(modified_by=commit.principal))
-
-    def settled(self, reads: Commit, looked_back: bool) -> bool | None:
-        """Return whether an error of the function rests on committed state.
-
-        True: on the state that is committed now, so the error is the caller's. False: on a lost state, so the function
-        runs again. None: the chain cannot tell, and a commit of ``reads``, the reads of the function, must check it.
-        ``looked_back``: see :meth:`send`.
-        """
-        seat, chain = self._seat, self._chain
-        if seat is None or chain is None or seat.term is not None:
-            return None
-        simple = seat.base is not None and fits(reads, seat.base)
-        told = self._told(chain, seat, "value" if simple else "cut", looked_back)
-        if told == SETTLED:
-            return True if simple and not seat.link.cuts else None
-        return None if self._counted(told) is None else False
 
     def _told(self, chain: Chain, seat: Seat, end: End, looked_back: bool) -> Answer:
         """End the turn of a run that follows, and wait for the answer."""

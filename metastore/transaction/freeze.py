@@ -92,10 +92,10 @@ class Freeze(Transaction):
         self._check_new()
         session = self._outer
         policy = session.policy_of(self._call)
-        ends = session.clock.monotonic() + policy.deadline
+        ends = session.ends_of(self._call)
         try:
             with until(ends):
-                scope_version = run(lambda _: self._freeze(), effort_of(session, policy, self._id, self._what))
+                scope_version = run(lambda _: self._freeze(), effort_of(session, policy, self._id, ends, self._what))
             return self._begun_under(scope_version)
         except BaseException as error:
             self._release(GRACE)

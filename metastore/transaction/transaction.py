@@ -79,6 +79,7 @@ class Transaction(Managers):
         self._mark = OwnMark(session.backend, self._id)
         self._scope = ""
         self._overlook = False
+        self._failed = False  # the block raised an error: its reads are validated, and nothing is written
         self._carry = False  # others have announced changes to entities that it writes
         self.refused = self.queues = False
         self.sent: UUID | None = None
@@ -118,7 +119,9 @@ class Transaction(Managers):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._inner.backend = _NOT_OPEN
-        if kind is None:
+        # an error of a run must rest on reads that were true at one instant, and that are committed; else it runs again
+        self._failed = self._line is not None and isinstance(error, Exception) and not self._is_inherited
+        if kind is None or self._failed:
             self._commit()
 
     def _commit(self) -> None:
@@ -130,10 +133,12 @@ class Transaction(Managers):
             )
         session, policy = self._outer, self._outer.policy_of(self._call)
         began = session.clock.monotonic()
-        ends = began + policy.deadline
+        ends = session.ends_of(self._call)
         try:
             with until(ends):
-                run(lambda number: self._send(number, ends), effort_of(session, policy, self._id))
+                run(lambda number: self._send(number, ends), effort_of(session, policy, self._id, ends))
+            if self._failed:
+                return
             self._overlay.committed()
             self._remember()
             session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
@@ -168,44 +173,21 @@ class Transaction(Managers):
             with cleaning(self._outer.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._mark.remove()
 
-    def holds(self, error: Exception) -> bool:
-        """Whether an error of the block rests on reads of one instant, and not on a state that was never committed."""
-        commit = self._overlay.reads_value(self._outer.clock.operation_id())
-        if self._line is not None and not self._is_inherited:
-            chained, looked_back = self._line.chained, self._overlay.looked_back
-            settled, guesses = chained.settled(commit, looked_back), chained.guesses
-            if settled is not None or not (guesses or isinstance(error, MetastoreError)):
-                return settled is not False
-        if not commit.guards and not commit.reads:
-            return True
-        return isinstance(self._outer.backend.commit(commit), Committed)
-
     def _send(self, number: int, ends: float) -> None:
         self._attempts = number
         if self._overlay.is_old:
             self.refused = True  # so that a run begins again
             message = "the server was started again since the block has read; begin another transaction"
             raise VersionConflict("", None, None, message)
-        commit = self._overlay.commit_value(self._id)
-        if self._outer.access is not None:
-            commit = with_evidence(commit, self._outer.access)
-        leases = self._call.tokens()
-        if not commit.writes and not commit.reads and not leases and self.advance is None:
+        commit = self._to_send()
+        if not (commit.writes or commit.reads or commit.leases or commit.advance or (self._failed and commit.guards)):
             return
-        commit = replace(
-            commit,
-            claim=self._claim,
-            held=self._mark.held,
-            overlook=self._overlook,
-            leases=leases,
-            publishes=self.publishes,
-            advance=self.advance,
-            reason=self._inner.reason,
-        )
         together = None if self._line is None else self._line.together(commit, self._overlay.looked_back)
         outcome = together or self._committed(self._in_line(commit))
         if isinstance(outcome, Conflicted):
             self._refused(outcome, commit)
+        if isinstance(outcome, Unknown) and not commit.writes and commit.advance is None:
+            raise Conflict("lost", f"the connection was lost ({outcome.reason})")  # there is nothing to ask about
         if isinstance(outcome, Unknown):
             claim = ask_until_it_answers(self._outer, self._id, self._outer.policy_of(self._call).deadline, ends)
             if claim is not None and together is not None:
@@ -216,6 +198,24 @@ class Transaction(Managers):
                 self._claim = claim
                 raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
         self._mark.held = None
+
+    def _to_send(self) -> Commit:
+        """Return everything that was read and written; after an error of the block, what was read."""
+        if self._failed:
+            return replace(self._overlay.reads_value(self._id), claim=self._claim, held=self._mark.held)
+        commit = self._overlay.commit_value(self._id)
+        if self._outer.access is not None:
+            commit = with_evidence(commit, self._outer.access)
+        return replace(
+            commit,
+            claim=self._claim,
+            held=self._mark.held,
+            overlook=self._overlook,
+            leases=self._call.tokens(),
+            publishes=self.publishes,
+            advance=self.advance,
+            reason=self._inner.reason,
+        )
 
     def _in_line(self, commit: Commit) -> Commit:
         """Return the commit with the ticket, and with others' announced changes to the entities that it writes."""
@@ -287,9 +287,11 @@ class Transaction(Managers):
         return VersionConflict(self._scope, None, None, f"{self._scope}: {message}")
 
 
-def effort_of(session: Session, policy: RetryPolicy, operation_id: UUID, what: str = "the transaction") -> Effort:
+def effort_of(
+    session: Session, policy: RetryPolicy, operation_id: UUID, ends: float, what: str = "the transaction"
+) -> Effort:
     """Return the limits of a transaction's attempts."""
-    return Effort(policy, session.clock, session.bucket, lambda: what, operation_id)
+    return Effort(policy, session.clock, session.bucket, lambda: what, operation_id, ends=ends)
 
 
 def _error(conflict: Conflict, changed: Changed | None) -> VersionConflict:
@@ -321,9 +323,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
                 # last as long
                 line.took(session.clock.monotonic() - transaction.began)
         except Exception as error:
-            # an error that fn raises is the caller's, unless it rests on reads of different instants, or on what others
-            # of this process had not committed
-            if transaction.refused or (transaction.sent is None and not transaction.holds(error)):
+            if transaction.refused:
                 raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
             raise
         finally:
@@ -332,7 +332,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
         return result
 
     policy = session.policy_of(call)
-    ends = session.clock.monotonic() + policy.deadline
+    ends = session.ends_of(call)
     # a user's rights, a lease and a reason need statements of their own
     rare = (
         session.access or session.combiner is None or call.lease or call.operation_id or call.reason or session.reason
@@ -342,7 +342,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
     try:
         with until(ends):
             try:
-                return run(attempt, effort_of(session, policy, session.clock.operation_id()))
+                return run(attempt, effort_of(session, policy, session.clock.operation_id(), ends))
             finally:
                 line.leave()
     except BaseException as error:

@@ -239,8 +239,12 @@ class TestOperations:
         store.run(outer)
         assert set(store.metalakes.load("m").properties) == {"inner", "outer"}
 
-    def test_a_run_whose_time_ends_in_line_leaves_it(self, store: ms.Store) -> None:
-        """Its own time is over, but it takes its ticket away: others would wait until it stood still for too long."""
+    @pytest.mark.parametrize("inside", [False, True])
+    def test_a_run_whose_time_ends_in_line_leaves_it(self, store: ms.Store, inside: bool) -> None:
+        """Its own time is over, but it takes its ticket away: others would wait until it stood still for too long.
+
+        ``inside``: the time is that of a run around it.
+        """
         lake = store.metalakes.create("m")
         backend = store._session.backend
         other = backend.queue([lake.id], 60.0)
@@ -249,7 +253,7 @@ class TestOperations:
             tx.metalakes.alter(tx.metalakes.load("m"), ms.SetComment("x"))
 
         with pytest.raises(ms.DeadlineExceeded):
-            store.run(fn, deadline=0.5)
+            store.run((lambda _: store.run(fn)) if inside else fn, deadline=0.5)
         assert backend.leave([lake.id], other)
         assert backend.line([lake.id], None).head is None
         assert store.metalakes.load("m").version == 1

@@ -228,6 +228,43 @@ class TestRun:
             ground.store.run(lambda tx: tx.tables.create("m.c.one.t"))
         assert ground.dump() == before
 
+    @pytest.mark.parametrize("error", [KeyError, ms.InvalidArgument])
+    def test_its_error_rests_on_one_instant(self, ground: Ground, error: type[Exception]) -> None:
+        """A transaction writes two entities; a function that reads one before it and one after it runs again."""
+        store, seen = ground.store, list[tuple[str | None, str | None]]()
+
+        def write_both(tx: Any) -> None:
+            tx.tables.alter("m.c.one.t", comment("1"))
+            tx.schemas.alter("m.c.two", comment("1"))
+
+        def compare(tx: Any) -> None:
+            before = tx.tables.load("m.c.one.t").comment
+            if not seen:
+                store.run(write_both)
+            seen.append((before, tx.schemas.load("m.c.two").comment))
+            raise error(seen[-1])
+
+        with pytest.raises(error) as raised:
+            store.run(compare)
+        assert seen[-1] == ("1", "1")
+        assert raised.value.args[0] == seen[-1]
+        assert len(seen) == 2
+
+    def test_one_that_raises_waits_in_line_too(self, ground: Ground) -> None:
+        """Its reads are validated as by a commit, so others cannot make it run again for ever."""
+        store, runs = ground.store, list[int]()
+
+        def fail(tx: Any) -> None:
+            runs.append(tx.tables.load("m.c.one.t").version)
+            with suppress(ms.DeadlineExceeded):  # while the function has its turn, others wait
+                store.tables.alter("m.c.one.t", comment(str(len(runs))), deadline=0.05)
+            raise ms.InvalidArgument(str(runs[-1]))
+
+        with pytest.raises(ms.InvalidArgument) as raised:
+            store.run(fail, deadline=10.0)
+        assert raised.value.args[0] == str(runs[-1])
+        assert len(runs) <= 4
+
     def test_two_creates_of_one_name(self, ground: Ground) -> None:
         seen: list[str] = []
 

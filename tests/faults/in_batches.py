@@ -22,8 +22,8 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Chain: an error is told before the commit of what it rests on",
         "metastore/transaction/transaction.py",
-        "settled, guesses = chained.settled(commit, looked_back), chained.guesses",
-        "settled, guesses = None, False",
+        "if kind is None or self._failed:",
+        "if kind is None:",
         _CHAIN,
     ),
     Fault(
@@ -64,7 +64,7 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Chain: a leader that waits in line is taken for slow",
         "metastore/transaction/chained.py",
-        "        if self.guesses:\n            self.begin()\n",
+        "        if seat.base is not None:\n            self.begin()\n",
         "        self.begin()\n",
         _CHAIN,
     ),
