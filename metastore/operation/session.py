@@ -8,11 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
-<<<<<<< HEAD
-from metastore.deadlines import is_set, until
-=======
-from metastore.deadlines import remaining
->>>>>>> a3
+from metastore.deadlines import is_set, remaining, until
 from metastore.errors import InvalidArgument
 from metastore.governance.access import Access
 from metastore.governance.evidence import Memory
