@@ -37,6 +37,7 @@ from metastore.operation.kept_result import entity_at
 from metastore.operation.request import Attempt, Proposal, View
 from metastore.operation.seals import NO_SEAL, Seal
 from metastore.operation.session import ManagerSession
+from metastore.operation.timed import stepping
 from metastore.port.records import OwnedRecord, Step
 from metastore.secrets.sealer import bound
 
@@ -86,6 +87,9 @@ class Models(Manager[Model]):
 
     def versions(self, model: Target) -> Iterator[ModelVersion]:
         """Yield the versions by number, page by page. Raises EntityNotFound, also if the model goes meanwhile."""
+        return stepping(self._session, self._versions(model))
+
+    def _versions(self, model: Target) -> Iterator[ModelVersion]:
         if self._session.in_transaction:  # a transaction notes the whole listing as read
             yield from sorted(self._rows.list(model), key=lambda version: version.number)
             return

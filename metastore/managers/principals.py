@@ -27,6 +27,7 @@ from metastore.managers.relations.reads import live_related
 from metastore.managers.target import Target
 from metastore.names import Path, exact_text, format_path
 from metastore.operation.session import ManagerSession
+from metastore.operation.timed import stepping
 from metastore.port.records import Record
 from metastore.port.relations import End, RelationRecord
 
@@ -162,7 +163,8 @@ class Roles(Manager[Role]):
 
         Raises EntityNotFound, also if the role is dropped meanwhile.
         """
-        for row, far, _, own in live_related(self._session.backend, GRANT, end_of(role, GRANT.from_kinds)):
+        found = live_related(self._session.backend, GRANT, end_of(role, GRANT.from_kinds))
+        for row, far, _, own in stepping(self._session, found):
             yield _grant(row, _path(own), far.chain[-1].kind, _path(far))
 
     @shows_options(CallOptions)

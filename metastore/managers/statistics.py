@@ -27,6 +27,7 @@ from metastore.names import clean_name, clean_text, format_path
 from metastore.operation.guards import guards_of
 from metastore.operation.request import Proposal, View, committed
 from metastore.operation.session import ManagerSession
+from metastore.operation.timed import bounded
 from metastore.port.backend import Reads
 from metastore.port.records import Node, OwnedRecord
 from metastore.port.writes import Delete, Put
@@ -118,6 +119,9 @@ class Statistics(OwnedManager[Statistic]):
 
         It is one round trip, however many partitions these are.
         """
+        return bounded(self._session, self._of_partitions, table, names)
+
+    def _of_partitions(self, table: Target, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         backend = self._session.backend
         wanted = list(dict.fromkeys([clean_name(name) for name in items(names, "names")]))
         where = place_of(TABLE, table)

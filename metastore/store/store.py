@@ -36,6 +36,7 @@ from metastore.names import Path
 from metastore.operation.request import Call, Fencing
 from metastore.operation.seals import Seals
 from metastore.operation.session import Session
+from metastore.operation.timed import bounded
 from metastore.past.consumers import Consumers
 from metastore.port.backend import Backend
 from metastore.port.replica import ReplicaBackend
@@ -146,6 +147,9 @@ class Store(Timeline):
         An owner of the object, or of anything above it, has all privileges there. Raises EntityNotFound,
         InvalidArgument.
         """
+        return bounded(self._session, self._allowed, user, privilege, on, kind)
+
+    def _allowed(self, user: Path | Entity, privilege: str, on: Target, kind: str | None) -> Decision:
         entity = entity_of(self._session, on, kind)
         word = known_privilege(privilege)
         who = who_is(self._session.backend, user)
@@ -345,7 +349,8 @@ class Store(Timeline):
         (load it again); InvalidArgument if it is not a secret, or if this process cannot read its variable or file.
         Keep the result out of logs.
         """
-        return reveal(self._session, entity_of(self._session, target, kind), key, expected)
+        session = self._session
+        return bounded(session, lambda: reveal(session, entity_of(session, target, kind), key, expected))
 
     def metrics(self) -> Snapshot:
         """Return the metrics of this process's operations since the store was opened; see docs/metrics.md."""

@@ -24,7 +24,7 @@ from metastore.operation.keys import clean_operation_id
 from metastore.operation.outcome import Outcome, outcome_of
 from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
-from metastore.operation.timed import stepping, timed
+from metastore.operation.timed import bounded, stepping, timed
 from metastore.past.pins import Pin, add_pin, all_pins
 from metastore.past.reads import reads_at
 from metastore.past.view import Past, past_at
@@ -105,8 +105,8 @@ class Timeline(Managers):
         InvalidArgument; HistoryGone if another server has taken over that may lack ``before``.
         """
         if back or before is not None:
-            return position.earlier(self._session, back, before)
-        return position.newest(self._session)
+            return bounded(self._session, position.earlier, self._session, back, before)
+        return bounded(self._session, position.newest, self._session)
 
     def at(self, when: str | datetime) -> Past:
         """Return a read-only view of what was there at a position, or at a time (inclusive).
@@ -202,6 +202,9 @@ class Timeline(Managers):
 
         Raises InvalidArgument if ``operation_id`` is not an operation id.
         """
+        return bounded(self._session, self._outcome, operation_id)
+
+    def _outcome(self, operation_id: UUID | str) -> Outcome:
         backend = self._session.backend
         return outcome_of(with_origin(backend.steps(clean_operation_id(operation_id)), backend), backend.origin)
 

@@ -23,6 +23,7 @@ from metastore.operation.keys import clean_operation_id
 from metastore.operation.outcome import Outcome, entities_in
 from metastore.operation.request import Call
 from metastore.operation.session import Session
+from metastore.operation.timed import bounded
 from metastore.store.store import Store
 from metastore.store.who import who_is
 from metastore.transfer.outcomes import Exported
@@ -73,6 +74,9 @@ class UserStore(BoundStore):
 
         Raises PermissionDenied for another user.
         """
+        return bounded(self._session, self._allowed, user, privilege, on, kind)
+
+    def _allowed(self, user: Path | Entity, privilege: str, on: Target, kind: str | None) -> Decision:
         mine, asked = self._access.who, who_is(self._access.backend, user)
         if asked.name != mine.name:
             raise self._refused("ask for the rights of others")
@@ -88,9 +92,13 @@ class UserStore(BoundStore):
 
         Raises PermissionDenied, and the errors of ``Store.reveal``.
         """
-        entity = entity_of(self._session, target, kind)
-        self._access.require(entity.record.chain, Want(entity.id, "reveal"))
-        return reveal(self._session, entity, key, expected)  # the entity as read before the check
+
+        def read() -> str:
+            entity = entity_of(self._session, target, kind)
+            self._access.require(entity.record.chain, Want(entity.id, "reveal"))
+            return reveal(self._session, entity, key, expected)  # the entity as read before the check
+
+        return bounded(self._session, read)
 
     def export_to(self, to: FileOrName, target: Target | None = None, **options: Any) -> Exported:
         """Export an entity that the user owns. Raises PermissionDenied for any other, and for the whole database."""
@@ -111,10 +119,13 @@ class UserStore(BoundStore):
 
     def outcome(self, operation_id: UUID | str) -> Outcome:
         """Return the outcome of one of the user's own operations, if it sees the result; else *unknown*."""
+        return bounded(self._session, self._outcome, operation_id)
+
+    def _outcome(self, operation_id: UUID | str) -> Outcome:
         steps = self._session.backend.steps(clean_operation_id(operation_id))
         if not steps or any(step.principal != self._access.who.name for step in steps):
             return Outcome("unknown")
-        found = super().outcome(operation_id)
+        found = super()._outcome(operation_id)
         ends = {i for step in steps for i in seen_by(step)} | entities_in(found.result)
         return found if self._sees(ends) and self._sees_attached(found.result) else Outcome("unknown")
 

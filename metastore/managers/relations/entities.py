@@ -10,6 +10,7 @@ from metastore.kinds.relation import Relation
 from metastore.managers.relations.ends import EndOf
 from metastore.managers.relations.reads import live_relating, related_end
 from metastore.operation.session import ManagerSession
+from metastore.operation.timed import bounded, stepping
 from metastore.port.relations import in_one_metalake
 
 __all__ = ["leading_to", "leads_to"]
@@ -19,16 +20,24 @@ _MANY = 200
 
 def leads_to(session: ManagerSession, relation: Relation, end: EndOf, kind: str | None = None) -> list[Entity]:
     """Return the entities to which an entity is related, by name; ``kind``: only these."""
-    members = related_end(session.backend, relation, end)
-    ids = [far.chain[-1].id for _, far in members.rows if in_one_metalake(members.end, far)]
-    entities = [entity for entity in _loaded(session, ids) if kind in (None, entity.kind)]
-    return sorted(entities, key=lambda entity: (entity.kind, entity.name))
+
+    def read() -> list[Entity]:
+        members = related_end(session.backend, relation, end)
+        ids = [far.chain[-1].id for _, far in members.rows if in_one_metalake(members.end, far)]
+        entities = [entity for entity in _loaded(session, ids) if kind in (None, entity.kind)]
+        return sorted(entities, key=lambda entity: (entity.kind, entity.name))
+
+    return bounded(session, read)
 
 
 def leading_to(
     session: ManagerSession, relation: Relation, end: EndOf, kinds: tuple[str, ...] = ()
 ) -> Iterator[Entity]:
     """Yield the entities that are related to an entity, by id; ``kinds``: only these."""
+    return stepping(session, _leading_to(session, relation, end, kinds))
+
+
+def _leading_to(session: ManagerSession, relation: Relation, end: EndOf, kinds: tuple[str, ...]) -> Iterator[Entity]:
     ids: list[int] = []
     for row, target, _, _ in live_relating(session.backend, relation, end):
         if not kinds or target.chain[-1].kind in kinds:

@@ -30,6 +30,7 @@ from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.request import Attempt, Proposal, Request, Results, View
 from metastore.operation.session import ManagerSession
+from metastore.operation.timed import bounded, stepping
 from metastore.port.conditions import Relations
 from metastore.port.records import Record, Step
 from metastore.port.relations import NO_VALUE, ONLY, RelationRecord
@@ -305,14 +306,16 @@ class RelationManager:
         clean_flag(inherited, "inherited")
         names = None if column is None else parse_path(column)
         end = end_of(target, self._relation.from_kinds if not inherited else (), kind)
-        return related_to(self._session.backend, self._relation, end, names, inherited=inherited)
+        session = self._session
+        return bounded(session, related_to, session.backend, self._relation, end, names, inherited=inherited)
 
     def on_columns(self, target: Target, *, kind: str | None = None) -> list[Attached]:
         """Return the relations of the columns of ``target``, by column and name; one round trip for all columns.
 
         The list leaves out the relations of the table itself. Raises EntityNotFound.
         """
-        return related_to_columns(self._session.backend, self._relation, end_of(target, (), kind))
+        session, end = self._session, end_of(target, (), kind)
+        return bounded(session, related_to_columns, session.backend, self._relation, end)
 
     def targets(self, other: Target, *, value: str | _Unset | None = UNSET) -> Iterator[Attached]:
         """Yield the relations to ``other``, by value and then by id; ``value``: only those with it (None: without one).
@@ -322,7 +325,7 @@ class RelationManager:
         end = end_of(other, self._relation.to_kinds)
         value = _value(value)
         only = None if isinstance(value, _Unset) else NO_VALUE if value is None else value
-        return relating_to(self._session.backend, self._relation, end, only)
+        return stepping(self._session, relating_to(self._session.backend, self._relation, end, only))
 
 
 def _value(value: str | _Unset | None) -> str | _Unset | None:
