@@ -33,6 +33,7 @@ _IN_THE_SHELL = (
     ("see the manager's history()", "see: metastore history"),
     ("evict it with force", "evict it with --force"),
     ("give one as value=", "write TAG=VALUE"),
+    ("give it with to=", "give it with --to"),
 )
 """Pairs of a hint for programs, as it is in messages, and the hint for a shell."""
 

@@ -209,6 +209,9 @@ def serve(
     settings: Settings = ctx.obj
     if (tls_cert is None) != (tls_key is None):
         raise InvalidArgument("TLS needs both --tls-cert and --tls-key")
+    if not (iceberg or gravitino or pages):
+        typer.echo("metastore: --no-iceberg, --no-gravitino and --no-console: nothing is left to serve", err=True)
+        raise typer.Exit(2)
     if admin and not authorization:
         raise InvalidArgument("--admin needs --authorization: without it each client may do everything")
     pair = (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None

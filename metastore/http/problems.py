@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from starlette.responses import JSONResponse
 
 from metastore.errors import MetastoreError
 
-__all__ = ["problem"]
+__all__ = ["problem", "unknown_method"]
 
 _TYPE: Final = "application/problem+json"
 
@@ -20,14 +21,21 @@ def problem(error: MetastoreError) -> JSONResponse:
     Give it to ``app.add_exception_handler`` for routes of your own: ``lambda request, error: problem(error)``.
     """
     said = error.to_dict()
-    body = {
-        "type": f"urn:metastore:{error.code}",
-        "title": re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__),
-        "status": error.http_status,
-        "detail": said["message"],
-        "code": error.code,
-        "retry_after": error.retry_after,
-        "details": said["details"],
-    }
+    more = {"retry_after": error.retry_after, "details": said["details"]}
     headers = {} if error.retry_after is None else {"Retry-After": str(max(1, round(error.retry_after)))}
-    return JSONResponse(body, error.http_status, headers, _TYPE)
+    title = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__)
+    return _problem(error.http_status, error.code, title, said["message"], more, headers)
+
+
+def unknown_method(method: str, path: str, allowed: str) -> JSONResponse:
+    """Return the answer to a method that a path does not have. ``allowed``: those that it has, with commas."""
+    detail = f"{path} has no method {method}; it has {allowed}"
+    more: Mapping[str, Any] = {"retry_after": None, "details": {}}
+    return _problem(405, "method_not_allowed", "Method Not Allowed", detail, more, {"Allow": allowed})
+
+
+def _problem(
+    status: int, code: str, title: str, detail: str, more: Mapping[str, Any], headers: Mapping[str, str]
+) -> JSONResponse:
+    body = {"type": f"urn:metastore:{code}", "title": title, "status": status, "detail": detail, "code": code, **more}
+    return JSONResponse(body, status, headers, _TYPE)

@@ -28,13 +28,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
 
 from metastore.arguments import positive_seconds, shown
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument, MetastoreError, VersionConflict
 from metastore.http.conditions import conditioned
 from metastore.http.etags import Tags, etag, tags_in
 from metastore.http.fields import fields_of
-from metastore.http.problems import problem
+from metastore.http.problems import problem, unknown_method
 from metastore.kinds.entity import Entity
 from metastore.kinds.read_changes import changes_from_list
 from metastore.kinds.registry import KINDS
@@ -71,6 +72,7 @@ def router(store: Source, *, deadline: float = 10.0) -> Router:
             Route(paths, served.answers(_posted), methods=["POST"]),
             Route(paths, served.answers(_altered), methods=["PATCH"]),
             Route(paths, served.answers(_dropped), methods=["DELETE"]),
+            Route("/{rest:path}", _Unknown()),
         ]
     )
 
@@ -184,6 +186,19 @@ class _Served:
         wait = _WAIT.search(", ".join(request.headers.getlist("prefer")))
         seconds = min(self._deadline, max(float(wait[1]), 0.001) if wait else math.inf)
         return store.bind(deadline=seconds)
+
+
+class _Unknown:
+    """Answer what no other route takes. Starlette would answer in plain text."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path_params"]["rest"]
+        if path:
+            methods = "DELETE, GET, HEAD, PATCH, POST" if "/" in path else "GET, HEAD"
+            answer = unknown_method(scope["method"], shown(f"/{path}"), methods)
+        else:
+            answer = problem(EntityNotFound("/", "there is nothing at /; ask for a collection, such as /metalakes"))
+        await answer(scope, receive, send)
 
 
 async def _body(request: Request) -> bytes:

@@ -28,8 +28,10 @@ _POINTER: Final = "metadata_location"
 """The property that names the metadata file of an Iceberg table or view."""
 _ALLOWED: Final = "METASTORE_SECRETS"
 """The variable with the references that users may set, as patterns: ``env:APP_* file:/run/secrets/*``."""
-_FILE: Final = (f'"{_POINTER}"', '"change":"SetLocation"')
-"""The parts of an event's changes that show a pointer, or the location of an entity with a pointer."""
+_UUID: Final = "table_uuid"
+"""The property by which a purge recognises the other tables that have the same files."""
+_FILE: Final = (f'"{_POINTER}"', '"change":"SetLocation"', f'"{_UUID}"')
+"""The parts of an event's changes that show a pointer, or the location or UUID of an entity with a pointer."""
 
 
 def keeps(access: Access, write: Write) -> bool:
@@ -67,10 +69,11 @@ def check_references(access: Access, view: View, write: Insert | Update | Put | 
 
 
 def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
-    """Raise PermissionDenied if a user lets a table or view have another metadata file of Iceberg, or location with it.
+    """Raise PermissionDenied if a user gives a table or view another metadata file of Iceberg, or location or UUID.
 
     With the file of a table that the user does not see, the Iceberg server would show that table, and delete its files.
-    A user may not remove the file either: it could then set another location.
+    A user may not remove the file either: it could then set another location. With the UUID of another table, it would
+    keep the files of that one from being purged.
     """
     event = write.event
     if access.swaps or write.doc is None or event.kind not in ("table", "view"):
@@ -83,16 +86,17 @@ def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
     if new != old and not new[0] is old[0] is None:
         path = event.path_after or ""
         message = (
-            f"{access.who.name} may not set or remove {_POINTER} of {path}, nor the location beside it: only a commit "
-            "of the Iceberg server may"
+            f"{access.who.name} may not set or remove {_POINTER} of {path}, nor the location or {_UUID} beside it: "
+            "only a commit of the Iceberg server may"
         )
         raise PermissionDenied(access.who.name, "admin", path, message)
 
 
-def _pointer(doc: str) -> tuple[str | None, str | None]:
-    """Return the metadata file of a table or view, and its location."""
+def _pointer(doc: str) -> tuple[str | None, str | None, str | None]:
+    """Return the metadata file of a table or view, its location, and its UUID."""
     fields = json.loads(doc)
-    return fields.get("properties", {}).get(_POINTER), fields.get("location")
+    properties = fields.get("properties", {})
+    return properties.get(_POINTER), fields.get("location"), properties.get(_UUID)
 
 
 def _is_allowed(reference: str, allowed: Sequence[str]) -> bool:

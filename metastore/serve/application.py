@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -126,8 +127,18 @@ def application(
         routes.append(_below("/api", gravitino_protocol(actors, reveals, body_timeout)))
     if pages is not None:
         routes += pages.routes()
-    app = Starlette(lifespan=lifespan, routes=routes)
+    app = Starlette(lifespan=lifespan, routes=routes, exception_handlers={HTTPException: _unknown})
     return Gate(app, authenticates=asked_by.authenticates, header=asked_by.header)
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    """Answer a path or a method that no part of the server has, in the form of its other errors."""
+    assert isinstance(error, HTTPException)
+    path, code = request.url.path, error.status_code
+    message = f"{path} has no method {request.method}" if code == 405 else f"there is nothing at {path}"
+    kind = "BadRequestException" if code == 405 else "NotFoundException"
+    body = {"error": {"message": message, "type": kind, "code": code}}
+    return JSONResponse(body, code, error.headers)
 
 
 @contextmanager

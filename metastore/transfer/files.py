@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -76,12 +76,17 @@ def _sync(folder: Path) -> None:
 
 @contextmanager
 def reading(source: FileOrName) -> Iterator[BinaryIO]:
-    """Yield a stream to read from."""
+    """Yield a stream to read from. Raises InvalidArgument for a file that cannot be opened."""
     name = file_name(source)
     if name is None:
         yield _binary(source, "read")
         return
-    with Path(name).open("rb") as stream:
+    with ExitStack() as opened:
+        try:
+            stream = opened.enter_context(Path(name).open("rb"))
+        except OSError as error:
+            message = f"the file {shown(name)} cannot be read: {error.strerror}; check its name, and who may read it"
+            raise InvalidArgument(message) from None
         yield stream
 
 

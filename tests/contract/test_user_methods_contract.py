@@ -41,7 +41,7 @@ CREATED: dict[str, dict[str, Any]] = {
     "catalogs": {"type": "relational"},
     "views": {"representations": (ms.SQL("spark", "SELECT 1"),)},
     "job_templates": {"type": "shell", "executable": "/bin/true"},
-    "jobs": {"template": HIDDEN["job_templates"]},
+    "jobs": {"template": "classified_template"},
 }
 """What a create of each kind needs."""
 

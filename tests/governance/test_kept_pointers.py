@@ -94,3 +94,15 @@ def test_a_user_does_not_take_the_file_away(trusted: Store, anns: Store) -> None
     assert ann.tables.alter(ORDERS, ms.RemoveProperty("none"), ms.SetComment("ann's")).comment == "ann's"
     trusted.tables.alter(ORDERS, ms.RemoveProperty(POINTER))
     assert ann.tables.alter(ORDERS, ms.RemoveProperty(POINTER)).comment == "ann's"
+
+
+def test_a_user_does_not_take_the_uuid_of_another_table(trusted: Store, anns: Store) -> None:
+    """A purge of that table would leave its files, because this one seemed to have them too."""
+    ann = anns.as_user(ANN)
+    with pytest.raises(ms.PermissionDenied, match="table_uuid"):
+        ann.tables.alter(ORDERS, ms.SetProperty("table_uuid", "another's"))
+    trusted.tables.alter(ORDERS, ms.SetProperty("table_uuid", "its own"))
+    for change in (ms.SetProperty("table_uuid", "another's"), ms.RemoveProperty("table_uuid")):
+        with pytest.raises(ms.PermissionDenied, match="table_uuid"):
+            ann.tables.alter(ORDERS, change)
+    assert ann.tables.alter(ORDERS, ms.SetProperty("table_uuid", "its own"), ms.SetComment("ann's")).comment == "ann's"

@@ -266,3 +266,16 @@ def test_a_large_body_has_a_bound_of_values(http: Http) -> None:
     text = "a, [b], " * 20_000
     assert http.post("/v1/schemas/lake.c.x", json={"comment": text}).json()["comment"] == text
     assert "not JSON" in http.post("/v1/schemas/lake.c.y", content=b'{"comment": NaN}').text
+
+
+def test_what_has_no_route_is_a_problem_too(http: Http) -> None:
+    reads, all_of_them = "GET, HEAD", "DELETE, GET, HEAD, PATCH, POST"
+    for method, path, allowed in (
+        ("PUT", TABLE, all_of_them),
+        ("POST", "/v1/tables", reads),
+        ("X", "/v1/changes", reads),
+    ):
+        answer = http.request(method, path)
+        assert (answer.headers["content-type"], answer.headers["allow"]) == ("application/problem+json", allowed)
+        assert code(answer) == (405, "method_not_allowed")
+    assert code(http.get("/v1/")) == (404, "entity_not_found")

@@ -182,6 +182,18 @@ def test_a_purge_leaves_the_files_that_a_copy_has_too(catalog: MetastoreCatalog,
     assert not Path(metadata.removeprefix("file://")).exists()
 
 
+def test_a_purge_deletes_the_files_although_others_name_the_uuid(catalog: MetastoreCatalog) -> None:
+    """Whoever may read a table and make another one could keep its files for ever."""
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", ROWS.schema)
+    uuid, file = str(table.metadata.table_uuid), Path(table.metadata_location.removeprefix("file://"))
+    catalog.store.tables.create("lake.ice.a.x", comment=uuid, properties={"table_uuid": uuid})
+    catalog.create_table("a.u", ROWS.schema, properties={"mine": uuid})
+    assert file.exists()
+    catalog.purge_table("a.t")
+    assert not file.exists()
+
+
 def test_a_dropped_table_can_be_restored_in_the_store(catalog: MetastoreCatalog) -> None:
     catalog.create_namespace("a")
     catalog.create_table("a.t", ROWS.schema).append(ROWS)

@@ -39,6 +39,19 @@ def test_a_page_of_a_stranger_is_refused(sqlite_url: str, tmp_path: Path) -> Non
         assert list(store.schemas.names("lake.ice")) == []
 
 
+def test_what_no_part_of_the_server_has_is_an_error_in_json(sqlite_url: str, tmp_path: Path) -> None:
+    with served(sqlite_url, tmp_path / "w") as address:
+        root = address.removesuffix("/iceberg")
+        for method, path, status in (("GET", "/none", 404), ("POST", "/healthz", 405), ("PUT", "/console", 405)):
+            error = httpx.request(method, f"{root}{path}").json()["error"]
+            assert (error["code"], path in error["message"]) == (status, True)
+
+
+def test_a_server_has_something_to_serve(sqlite_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--url", sqlite_url, "serve", "--no-iceberg", "--no-gravitino", "--no-console"]) == 2
+    assert "nothing is left to serve" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["Authorization", "X-User", "Content-Type", "Origin"])
 def test_a_header_that_decides_comes_once(sqlite_url: str, tmp_path: Path, name: str) -> None:
     """Two readers of a request (a proxy and this server) may take different ones."""

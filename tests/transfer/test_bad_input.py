@@ -301,8 +301,10 @@ def test_wrong_calls(tmp_path: Path) -> None:
             empty.import_from(whole, if_exists="never")  # type: ignore[arg-type]
         with pytest.raises(ms.InvalidArgument, match="binary stream"):
             empty.import_from(io.StringIO())  # type: ignore[arg-type]
-        with pytest.raises(FileNotFoundError):
-            empty.import_from(tmp_path / "none")
+        for place, why in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
+            for read_it in (empty.import_from, lambda file: ms.restore("memory://", file)):
+                with pytest.raises(ms.InvalidArgument, match=f"cannot be read: {why}.*check its name"):
+                    read_it(place)
         read, write_end = os.pipe()
         os.close(write_end)
         with os.fdopen(read, "rb") as once, pytest.raises(ms.InvalidArgument, match="only once"):

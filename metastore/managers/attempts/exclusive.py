@@ -259,7 +259,9 @@ def restore(
         where = lookup(kind, wanted)
         (resolved,) = view.backend.resolve([where])
         if len(resolved.nodes) == len(wanted):
-            raise EntityAlreadyExists(format_path(wanted))
+            taken = format_path(wanted)
+            message = f"{taken} already exists; restore the dropped one under another name: give it with to="
+            raise EntityAlreadyExists(taken, message)
         if len(resolved.nodes) < len(wanted) - 1:
             raise absent_parent(view.backend, where, resolved.nodes)
         parents = resolved.nodes
