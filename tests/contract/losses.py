@@ -79,7 +79,6 @@ def _hold_in_the_lake(store: Store, group: Entity, owned: list[Entity]) -> None:
     off = store.catalogs.create("lake.off", type="relational"), store.policies.create("lake.off")
     store.catalogs.disable(off[0])
     store.policies.disable(off[1])
-    store.job_templates.create("lake.x", type="shell", executable="true")
     job = store.jobs.create("lake.job", template="x", type="shell", command={"executable": "true"})
     for one in (*owned, *off, job):
         store.owners.set(one, group)

@@ -92,7 +92,6 @@ class TestRepeats:
     def test_a_job_that_is_cancelled(self, ground: Ground) -> None:
         """The time that the library takes is not an argument of the caller's."""
         jobs, own = ground.store.jobs, ms.key("cancel")
-        ground.store.job_templates.create("m.t", type="shell", executable="true")
         jobs.create("m.j", template="t")
         cancelled = jobs.cancel("m.j", operation_id=own)
         assert jobs.cancel("m.j", operation_id=own) == cancelled

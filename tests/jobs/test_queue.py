@@ -63,15 +63,3 @@ def test_a_queued_job_keeps_its_command_whatever_becomes_of_its_template() -> No
         assert (job.command["executable"], list(job.command["arguments"])) == ("echo", ["hello"])
         assert bob.jobs.cancel(job).status == "cancelled"
         assert store.verify() == []
-
-
-def test_a_job_needs_the_template_that_it_names() -> None:
-    with ms.open("memory://") as store:
-        store.metalakes.create("lake")
-        store.job_templates.create("lake.t", type="shell", executable="true")
-        with pytest.raises(ms.EntityNotFound, match=r"lake\.none does not exist"):
-            store.jobs.create("lake.j", template="none")
-        with pytest.raises(ms.EntityNotFound, match=r"lake\.none does not exist"):
-            store.jobs.create_many("lake", [{"name": "a", "template": "t"}, {"name": "b", "template": "none"}])
-        assert list(store.jobs.names("lake")) == []
-        assert store.jobs.create_many("lake", [{"name": "a", "template": "t"}]) == 1

@@ -339,7 +339,6 @@ def test_an_old_name_that_a_stranger_has_is_refused(lake: Store) -> None:
 
 def test_jobs_stay(lake: Store) -> None:
     """A job says what ran: going back must not let it run again."""
-    lake.job_templates.create("m.copy", type="shell", executable="true")
     before = lake.position()
     job = lake.jobs.create("m.run", template="copy", command={"executable": "true"})
     assert lake.revert("m", to=before) == []

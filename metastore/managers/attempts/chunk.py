@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from metastore.errors import EntityAlreadyExists
 from metastore.kinds.kind import Kind
 from metastore.managers.attempts.create import IfExists, Wish, new_entity, of_existing
-from metastore.managers.attempts.template import check_templates
 from metastore.managers.target import check_standing, root_or_last, standing
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
@@ -46,7 +45,6 @@ def create_chunk(
     check_in_use(parents)
     parent = root_or_last(parents)
     upper = tuple(n.name for n in parents)
-    check_templates(view, kind, upper, (w.wish.document() for w in wishes))
     inserts = [new_entity(kind, parent, (*upper, w.name), w.text, w.wish.folds(parent), w.id) for w in wishes]
     if if_exists != "return":
         wishes, inserts = _distinct(wishes, inserts, if_exists)
