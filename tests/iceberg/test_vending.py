@@ -23,8 +23,9 @@ from pyiceberg.catalog.rest import RestCatalog
 import metastore as ms
 from metastore.clock import SYSTEM
 from metastore.serve import Principals, Sts, tokens_of
-from metastore.serve.iceberg import sts, tables
+from metastore.serve.iceberg import kept_keys, tables
 from metastore.serve.iceberg.credentials import CannotVend
+from metastore.serve.iceberg.kept_keys import Made
 from metastore.serve.iceberg.policy import READS, RIGHTS, WRITES, session_policy
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import MADE, SCHEMA
@@ -224,7 +225,7 @@ def test_a_key_is_kept_for_half_of_its_life_and_never_given_to_who_lost_the_righ
 ) -> None:
     path, clock = f"{TABLES}/t", _Later()
     caplog.set_level(logging.INFO, "metastore.audit")
-    monkeypatch.setattr(sts, "SYSTEM", clock)
+    monkeypatch.setattr(kept_keys, "SYSTEM", clock)
     with s3.requests() as requests, ThreadPoolExecutor(8) as threads:
         found = [key_of(one) for one in threads.map(users["cy"].get, [path] * 8)]
     assert len({one["s3.access-key-id"] for one in found}) == 1
@@ -346,9 +347,9 @@ def test_a_load_that_waits_for_a_key_stops_no_other(
     sqlite_url: str, lake: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call runs on a thread of its own, not on the event loop."""
-    asked, go_on, really = Event(), Event(), Sts._assume
+    asked, go_on, really = Event(), Event(), Sts._make
 
-    def slow(*arguments: Any) -> dict[str, str]:
+    def slow(*arguments: Any) -> Made:
         asked.set()
         assert go_on.wait(60)
         return really(*arguments)
@@ -360,8 +361,8 @@ def test_a_load_that_waits_for_a_key_stops_no_other(
     ):
         client.post("/namespaces", json={"namespace": ["a"]})
         client.post(TABLES, json={"name": "t", "schema": SCHEMA})
-        monkeypatch.setattr(sts, "_PATIENCE", 60.0)
-        monkeypatch.setattr(Sts, "_assume", slow)
+        monkeypatch.setattr(kept_keys, "_PATIENCE", 60.0)
+        monkeypatch.setattr(Sts, "_make", slow)
         waiting = threads.submit(client.get, f"{TABLES}/t", headers=DELEGATION)
         try:
             assert asked.wait(60)
@@ -381,7 +382,7 @@ def test_a_token_service_that_refuses_or_says_nothing(
     request: pytest.FixtureRequest,
 ) -> None:
     """A load that asks for a key is 503, soon, and says no secret; others go on."""
-    monkeypatch.setattr(sts, "_PATIENCE", 0.3)
+    monkeypatch.setattr(kept_keys, "_PATIENCE", 0.3)
     silent = socket.create_server(("127.0.0.1", 0))
     request.addfinalizer(silent.close)
     for endpoint, said in (
@@ -405,17 +406,17 @@ def test_a_token_service_that_refuses_or_says_nothing(
 
 def test_calls_that_nobody_waits_for_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the token service answers again, the next client waits for none of them."""
-    monkeypatch.setattr(sts, "_PATIENCE", 0.02)
-    monkeypatch.setattr(sts, "_THREADS", 1)
-    monkeypatch.setattr(sts, "_MOST", 6)
+    monkeypatch.setattr(kept_keys, "_PATIENCE", 0.02)
+    monkeypatch.setattr(kept_keys, "_THREADS", 1)
+    monkeypatch.setattr(kept_keys, "_MOST", 6)
     begun, go_on = list[str](), Event()
 
-    def slow(_: Sts, policy: str, principal: str) -> dict[str, str]:
+    def slow(_: Sts, policy: str, principal: str) -> Made:
         begun.append(principal)
         assert go_on.wait(60)
-        return {"policy": policy}
+        return Made({"policy": policy}, 3600.0)
 
-    monkeypatch.setattr(Sts, "_assume", slow)
+    monkeypatch.setattr(Sts, "_make", slow)
     service = Sts(ROLE, properties={"s3.region": "x"})
     for user in ("ann", *[f"user{number}" for number in range(5)], "ann"):  # the last one joins the first one's call
         with pytest.raises(CannotVend, match="did not answer"):
@@ -423,8 +424,8 @@ def test_calls_that_nobody_waits_for_are_not_begun(monkeypatch: pytest.MonkeyPat
     with pytest.raises(CannotVend, match="6 requests wait"):
         service.vend("s3://bkt/t", "one too many")
     go_on.set()
-    monkeypatch.setattr(sts, "_PATIENCE", 60.0)
-    assert wait_until(lambda: service._open == 0, 60)
+    monkeypatch.setattr(kept_keys, "_PATIENCE", 60.0)
+    assert wait_until(lambda: service._kept._open == 0, 60)
     assert service.vend("s3://bkt/t", "next") is not None
     assert service.vend("s3://bkt/t", "ann") is not None  # its call has an answer by now
     assert begun == ["ann", "next"]
