@@ -31,7 +31,9 @@ class ShortLived(ABC, Generic[Scope]):
     """Makes keys that open the files of one table, by its user's rights on it, for some time."""
 
     def __init__(self, name: str, properties: Mapping[str, str] | None) -> None:
-        """``name``: that of its threads. ``properties``: those of the warehouse's file system. Clients get those that are not secrets.
+        """Keep the properties of the warehouse's file system; clients get those that are not secrets.
+
+        ``name``: that of the threads that make keys.
 
         Raises InvalidArgument.
         """
