@@ -22,13 +22,14 @@ from pyiceberg.catalog.rest import RestCatalog
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.serve import Principals, Sts, tokens_of
+from metastore.serve import Sts
 from metastore.serve.iceberg import kept_keys, tables
 from metastore.serve.iceberg.credentials import CannotVend
 from metastore.serve.iceberg.kept_keys import Made
 from metastore.serve.iceberg.policy import READS, RIGHTS, WRITES, session_policy
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import MADE, SCHEMA
+from tests.iceberg.vending_users import DELEGATION, TABLES, key_of, served_users
 from tests.servers.listening import Missing
 from tests.servers.minio import Minio
 from tests.servers.policies import allows
@@ -36,8 +37,6 @@ from tests.servers.process import wait_until
 from tests.servers.s3 import KEY, SECRET, S3Server
 
 ROLE = "arn:aws:iam::123456789012:role/lake"
-DELEGATION = {"X-Iceberg-Access-Delegation": "vended-credentials"}
-TABLES = "/namespaces/a/tables"
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 
 
@@ -121,41 +120,8 @@ def vendor(s3: S3Server, endpoint: str | None = None) -> Sts:
 
 @pytest.fixture
 def users(sqlite_url: str, lake: str, tmp_path: Path, s3: S3Server) -> Iterator[dict[str, httpx.Client]]:
-    """Serve the namespace ``a`` and its tables ``t`` and ``t2``: ann reads, bob writes, cy does both."""
-    names = {"root": (), "ann": (READS,), "bob": (WRITES,), "cy": (*RIGHTS, "create_table")}
-    (tmp_path / "tokens").write_text("".join(f"{user} token-of-{user}\n" for user in names))
-    principals = Principals(tokens_of(tmp_path / "tokens"))
-    with served(sqlite_url, lake, principals, credentials=vendor(s3), admins=["root"]) as address:
-        clients = {
-            user: httpx.Client(
-                base_url=f"{address}/v1/lake.ice",
-                headers={"Authorization": f"Bearer token-of-{user}", **DELEGATION},
-                timeout=60,
-            )
-            for user in names
-        }
-        assert clients["root"].post("/namespaces", json={"namespace": ["a"]}).status_code == 200
-        for name in ("t", "t2"):
-            assert clients["root"].post(TABLES, json={"name": name, "schema": SCHEMA}).status_code == 200
-        with ms.open(sqlite_url) as store:
-            for user, rights in list(names.items())[1:]:
-                store.users.create(("lake", user))
-                store.roles.create(("lake", f"of-{user}"))
-                store.roles.assign(("lake", f"of-{user}"), ("lake", user))
-                for right in ("use_catalog", "use_schema", *rights):
-                    store.roles.grant(("lake", f"of-{user}"), right, on="lake.ice")
+    with served_users(sqlite_url, lake, tmp_path, vendor(s3)) as clients:
         yield clients
-        for client in clients.values():
-            client.close()
-
-
-def key_of(answer: httpx.Response) -> dict[str, str]:
-    """Return the key of a load."""
-    assert answer.status_code == 200, answer.text
-    (found,) = answer.json()["storage-credentials"]
-    assert found["config"] == answer.json().get("config", found["config"])
-    config: dict[str, str] = found["config"]
-    return config
 
 
 def with_key(config: dict[str, str]) -> Any:

@@ -60,17 +60,13 @@ class AzureSas(ShortLived[Directory]):
             import azure.identity  # noqa: PLC0415  (an extra of its own)
             import azure.storage.filedatalake  # noqa: F401, PLC0415
         except ImportError:
-            raise InvalidArgument(
-                "short-lived keys of Azure need more: pip install 'versioned-metastore[azure]'"
-            ) from None
+            raise InvalidArgument("keys of Azure need more: pip install 'versioned-metastore[azure]'") from None
         if _ACCOUNT.fullmatch(account) is None:
             raise InvalidArgument(f"an account of Azure is 3 to 24 small letters and digits, not {account[:80]!r}")
         self._life = timedelta(seconds=checked_life(duration))
         super().__init__("azure", properties)
         if len({name in (properties or {}) for name in _IDENTITY}) > 1:
-            raise InvalidArgument(
-                f"an identity needs all of {', '.join(_IDENTITY)}, or none: then it is the environment's"
-            )
+            raise InvalidArgument(f"an identity is {', '.join(_IDENTITY)}: give all three, or none")
         self._host = account if "." in account else f"{account}.dfs.core.windows.net"
         self._account = self._host.partition(".")[0]
         self._endpoint = endpoint or f"https://{self._host}"

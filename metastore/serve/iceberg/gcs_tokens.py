@@ -51,9 +51,7 @@ class GcsTokens(ShortLived[tuple[Rule, ...]]):
         try:
             import google.auth.transport.requests  # noqa: F401, PLC0415  (an extra of its own)
         except ImportError:
-            raise InvalidArgument(
-                "short-lived keys of Google need more: pip install 'versioned-metastore[gcs]'"
-            ) from None
+            raise InvalidArgument("keys of Google need more: pip install 'versioned-metastore[gcs]'") from None
         if _BUCKET.fullmatch(bucket) is None:
             raise InvalidArgument(f"a bucket is 3 to 222 small letters, digits, dots and dashes, not {bucket[:80]!r}")
         super().__init__("gcs", properties)
