@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import socket
 import sqlite3
 import sys
@@ -172,3 +174,19 @@ def test_settings_of_a_vendor_that_do_not_fit_together_are_named(
     words = [word for option in options for word in ("--vend", f"lake.ice:{option}")]
     assert run(["--url", url, "serve", "--check", *words]) == 1
     assert word in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_the_vendors_of_the_documentation_are_written_right(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They need a cloud to give a key, and none to be checked."""
+    monkeypatch.setenv("LAKE_SECRET", "secret")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "iceberg.md").read_text(encoding="utf-8")
+    shown = [block for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) if "--vend" in block]
+    assert len(shown) == 3
+    for block in shown:
+        words = shlex.split(block.replace("\\\n", " "))
+        pairs = list(zip(words, words[1:], strict=False))
+        given = [word for pair in pairs if pair[0] in ("--warehouse", "--credential", "--vend") for word in pair]
+        run(["--url", url, "serve", "--check", *given])
+        assert capsys.readouterr().err == "", block
