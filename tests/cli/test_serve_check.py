@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import sys
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,7 @@ def test_the_vendors_of_the_documentation_are_written_right(
     assert len(shown) == 3
     for block in shown:
         words = shlex.split(block.replace("\\\n", " "))
-        pairs = list(zip(words, words[1:], strict=False))
-        given = [word for pair in pairs if pair[0] in ("--warehouse", "--credential", "--vend") for word in pair]
+        options = [pair for pair in pairwise(words) if pair[0] in ("--warehouse", "--credential", "--vend")]
+        given = [word for option in options for word in option]
         run(["--url", url, "serve", "--check", *given])
         assert capsys.readouterr().err == "", block

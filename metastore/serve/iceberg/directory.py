@@ -19,6 +19,7 @@ __all__ = ["Directory", "directory"]
 
 _LOCATION: Final = re.compile(r"abfss?://([a-z0-9](?:-?[a-z0-9]){2,62})@([^/@]+)/(.+)", re.DOTALL)
 _CHANGED: Final = re.compile(r"\\|\.(?=/|$)")
+"""What Azure changes in a path: a backslash, and dots at the end of a part."""
 _LONGEST: Final = 1024
 """How many characters the name of a file may have."""
 _PERMISSIONS: Final = ((READS, "r"), (WRITES, "acwd"), (READS, "l"))
@@ -46,11 +47,6 @@ def directory(location: str, rights: Collection[str], host: str) -> Directory | 
     if found is None or found[2] != host or not permissions:
         return None
     path = found[3]
-    if (
-        not is_plain(path)
-        or "\\" in path
-        or len(path) > _LONGEST
-        or any(part.endswith(".") for part in path.split("/"))
-    ):
+    if not is_plain(path) or _CHANGED.search(path) or len(path) > _LONGEST:
         return None
     return Directory(found[1], path, permissions)
