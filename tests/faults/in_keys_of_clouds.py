@@ -13,6 +13,7 @@ _DIRECTORY = "metastore/serve/iceberg/directory.py"
 _AZURE = "metastore/serve/iceberg/azure_sas.py"
 _BOUNDARY = "metastore/serve/iceberg/boundary.py"
 _GCS = "metastore/serve/iceberg/gcs_tokens.py"
+_WAREHOUSES = "metastore/serve/iceberg/warehouses.py"
 
 IN_KEYS_OF_CLOUDS: tuple[Fault, ...] = (
     Fault(
@@ -189,5 +190,37 @@ IN_KEYS_OF_CLOUDS: tuple[Fault, ...] = (
         ' or key.startswith(f"{ends}.")',
         "",
         f"{_TESTS} -k 'kept and azure'",
+    ),
+    Fault(
+        "Clouds: two users share a kept key",
+        "metastore/serve/iceberg/short_lived.py",
+        "key = (location, principal,",
+        'key = (location, "",',
+        f"{_TESTS} -k one_user",
+    ),
+    Fault(
+        "Clouds: a location outside of the warehouse gets a key",
+        _WAREHOUSES,
+        "source is None or not is_below(location, self._places[root])",
+        "source is None",
+        f"{_TESTS} -k not_even_asked",
+    ),
+    Fault(
+        "Clouds: a load goes on without a key while the token service is away",
+        _WAREHOUSES,
+        """            if call.is_read:
+                message""",
+        """            if False:
+                message""",
+        f"{_TESTS} -k refuses",
+    ),
+    Fault(
+        "Clouds: a create fails while the token service is away",
+        _WAREHOUSES,
+        """            if call.is_read:
+                message""",
+        """            if True:
+                message""",
+        f"{_TESTS} -k refuses",
     ),
 )

@@ -29,7 +29,7 @@ from metastore.clock import SYSTEM
 from metastore.serve import AzureSas, CannotVend, GcsTokens, Vended
 from metastore.serve.iceberg import kept_keys
 from metastore.serve.iceberg.kept_keys import Made
-from metastore.serve.iceberg.policy import READS, WRITES
+from metastore.serve.iceberg.policy import READS, RIGHTS, WRITES
 from metastore.serve.iceberg.short_lived import ShortLived
 from tests.iceberg.local_files import ROOT, LocalFiles
 from tests.iceberg.server import served
@@ -365,6 +365,16 @@ def test_a_location_outside_of_the_warehouse_is_not_even_asked_for(
             assert made.json()["config"] == {}
             assert client.get(f"{TABLES}/t{number}").json()["config"] == {}
         assert services.asked == []
+
+
+@EACH
+def test_a_key_is_kept_for_one_user_table_and_set_of_rights(cloud: Cloud, services: TokenServices) -> None:
+    vendor, place = cloud.vendor(services), f"{cloud.lake}/t"
+    wanted = [(place, "ann", [READS]), (place, "bob", [READS]), (place, "ann", RIGHTS), (f"{place}2", "ann", [READS])]
+    keys = [vendor.vend(*one) for one in wanted * 2]
+    assert len({key.config[cloud.token] for key in keys if key is not None}) >= 3
+    assert keys[:4] == keys[4:]
+    assert len(services.of_keys()) == 4
 
 
 @EACH
