@@ -14,10 +14,10 @@ from metastore.cli.output import console, table, write, write_json, write_table
 from metastore.cli.output import safe as printable
 from metastore.cli.settings import Settings
 from metastore.cli.times import parse_duration
+from metastore.cli.vendors import vendor_of
 from metastore.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from metastore.serve import Sts
     from metastore.serve.oidc import Issuer
 
 __all__ = ["register"]
@@ -53,7 +53,8 @@ def serve(
         typer.Option(
             "--vend",
             metavar="METALAKE.CATALOG:KEY=VALUE",
-            help="Give clients short-lived keys of S3 for each table: sessions of role=ARN; duration=1h. Repeatable.",
+            help="Give clients short-lived keys for each table: of S3 (role=ARN), Azure (azure-account=NAME) or Google "
+            "(gcs-bucket=NAME); duration=1h. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -219,7 +220,7 @@ def serve(
     retention = parse_duration(gc_retention)
     places = dict(_place(text) for text in warehouse or [])
     own = _by_warehouse(credential or [], "a credential")
-    vendors = {name: _sts(given, own.get(name)) for name, given in _by_warehouse(vend or [], "a vendor").items()}
+    vendors = {name: vendor_of(given, own.get(name)) for name, given in _by_warehouse(vend or [], "a vendor").items()}
     client = (oidc_client_id, oidc_client_secret_file, oidc_scope, public_url if pages else None)
     issuer = _issuer(
         oidc_issuer, oidc_audience, oidc_user_claim, oidc_groups_claim, client, authorization=authorization
@@ -350,18 +351,6 @@ def _by_warehouse(texts: list[str], what: str) -> dict[str, dict[str, str]]:
             raise InvalidArgument(f"{what} is written metalake.catalog:key=value, not {place[:80]!r}=…")
         settings.setdefault(name, {})[key] = value
     return settings
-
-
-def _sts(given: dict[str, str], properties: dict[str, str] | None) -> Sts:
-    """Return the source of a warehouse's short-lived keys, from its settings and the properties of its files."""
-    from metastore.serve import Sts  # noqa: PLC0415  (an extra of its own)
-
-    if unknown := given.keys() - {"role", "endpoint", "duration"}:
-        raise InvalidArgument(f"--vend has role, duration and endpoint, not {min(unknown)[:80]!r}")
-    if "role" not in given:
-        raise InvalidArgument("--vend needs a role: --vend METALAKE.CATALOG:role=ARN")
-    life = parse_duration(given.get("duration", "1h")).total_seconds()
-    return Sts(given["role"], properties=properties, endpoint=given.get("endpoint"), duration=life)
 
 
 def register(app: typer.Typer) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 try:
     from metastore.serve.application import application
+    from metastore.serve.iceberg.azure_sas import AzureSas
     from metastore.serve.iceberg.credentials import CannotVend, Vended, Vendor
+    from metastore.serve.iceberg.gcs_tokens import GcsTokens
     from metastore.serve.iceberg.sts import Sts
     from metastore.serve.limits import Limits
     from metastore.serve.principals import Principal, Principals, TokenFile, tokens_of
@@ -20,7 +22,9 @@ except ModuleNotFoundError as error:
     ) from None
 
 __all__ = [
+    "AzureSas",
     "CannotVend",
+    "GcsTokens",
     "Limits",
     "Principal",
     "Principals",

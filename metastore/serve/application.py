@@ -73,7 +73,7 @@ def application(
     * ``reveals``: beginnings of the references to secrets that clients may get as credentials, such as ``env:LAKE_``.
     * ``credentials``: from ``metalake.catalog`` to the credentials of its files, for its Iceberg clients. They are
       properties of file systems, which this server uses too, with references such as ``secret:env:NAME``; or a
-      ``Vendor`` makes them, such as ``Sts``: short-lived keys of S3.
+      ``Vendor`` makes them, such as ``Sts``, ``AzureSas`` and ``GcsTokens``: short-lived keys of S3, Azure and Google.
     * ``authorization``: a request may do what ``store.as_user`` lets the client's user do. ``principals`` must
       authenticate.
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import socket
 import sqlite3
 import sys
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +145,11 @@ def test_a_file_of_a_newer_program_or_an_unfinished_import_is_judged_by_its_form
     ("option", "word"),
     [
         ("lake.ice=arn:aws:iam::123456789012:role/lake", "metalake.catalog:key=value"),
-        ("lake.ice:duration=1h", "needs a role"),
-        ("lake.ice:roll=x", "role, duration and endpoint"),
+        ("lake.ice:duration=1h", "needs one of role=ARN"),
+        ("lake.ice:roll=x", "needs one of role=ARN"),
         ("lake.ice:role=lake", "an ARN"),
+        ("lake.ice:azure-account=Lake!", "3 to 24 small letters"),
+        ("lake.ice:gcs-bucket=gs://lake", "a bucket is"),
     ],
 )
 def test_a_vendor_that_is_written_wrong_is_named(
@@ -152,3 +157,37 @@ def test_a_vendor_that_is_written_wrong_is_named(
 ) -> None:
     assert run(["--url", url, "serve", "--check", "--vend", option]) == 1
     assert word in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["role=x", "gcs-bucket=lake"], "needs one of role=ARN"),
+        (["role=x", "roll=y"], "duration and endpoint besides"),
+        (["azure-account=lake", "role-arn=y"], "duration and endpoint besides"),
+        (["azure-account=lake", "duration=1m"], "15 minutes"),
+        (["gcs-bucket=lake", "duration=1h"], "has endpoint besides, not 'duration'"),
+    ],
+)
+def test_settings_of_a_vendor_that_do_not_fit_together_are_named(
+    url: str, options: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word for option in options for word in ("--vend", f"lake.ice:{option}")]
+    assert run(["--url", url, "serve", "--check", *words]) == 1
+    assert word in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_the_vendors_of_the_documentation_are_written_right(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They need a cloud to give a key, and none to be checked."""
+    monkeypatch.setenv("LAKE_SECRET", "secret")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "iceberg.md").read_text(encoding="utf-8")
+    shown = [block for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) if "--vend" in block]
+    assert len(shown) == 3
+    for block in shown:
+        words = shlex.split(block.replace("\\\n", " "))
+        options = [pair for pair in pairwise(words) if pair[0] in ("--warehouse", "--credential", "--vend")]
+        given = [word for option in options for word in option]
+        run(["--url", url, "serve", "--check", *given])
+        assert capsys.readouterr().err == "", block

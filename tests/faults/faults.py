@@ -14,6 +14,7 @@ from tests.faults.in_governance import IN_GOVERNANCE
 from tests.faults.in_imports import IN_IMPORTS
 from tests.faults.in_joints import IN_JOINTS
 from tests.faults.in_keys import IN_KEYS
+from tests.faults.in_keys_of_clouds import IN_KEYS_OF_CLOUDS
 from tests.faults.in_leases import IN_LEASES
 from tests.faults.in_library import IN_LIBRARY
 from tests.faults.in_reports import IN_REPORTS
@@ -36,6 +37,7 @@ FAULTS: tuple[Fault, ...] = (
     *IN_JOINTS,
     *IN_IMPORTS,
     *IN_KEYS,
+    *IN_KEYS_OF_CLOUDS,
     *IN_LEASES,
     *IN_REPORTS,
     *IN_SERVERS,

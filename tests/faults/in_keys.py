@@ -9,6 +9,7 @@ __all__ = ["IN_KEYS"]
 _TESTS = "tests/iceberg/test_vending.py"
 _POLICY = "metastore/serve/iceberg/policy.py"
 _STS = "metastore/serve/iceberg/sts.py"
+_KEPT = "metastore/serve/iceberg/kept_keys.py"
 _WAREHOUSES = "metastore/serve/iceberg/warehouses.py"
 
 IN_KEYS: tuple[Fault, ...] = (
@@ -36,14 +37,14 @@ IN_KEYS: tuple[Fault, ...] = (
     Fault(
         "Keys: a session has no policy",
         _STS,
-        "                Policy=policy,\n",
+        "                Policy=scope,\n",
         "",
         f"{_TESTS} -k stolen",
     ),
     Fault(
         "Keys: a call that nobody waits for delays the next one",
-        _STS,
-        "if SYSTEM.monotonic() >= asked.wanted:",
+        _KEPT,
+        "if begun >= asked.wanted:",
         "if False:",
         f"{_TESTS} -k nobody_waits",
     ),
@@ -63,16 +64,16 @@ IN_KEYS: tuple[Fault, ...] = (
     ),
     Fault(
         "Keys: a kept key is given to who lost a right",
-        _STS,
-        "tuple(sorted(rights))), SYSTEM",
-        "()), SYSTEM",
+        "metastore/serve/iceberg/short_lived.py",
+        "tuple(sorted(rights)))",
+        "())",
         f"{_TESTS} -k kept",
     ),
     Fault(
         "Keys: a key is kept for the whole of its life",
-        _STS,
-        "self._duration / 2",
-        "self._duration",
+        _KEPT,
+        "made.life / 2",
+        "made.life",
         f"{_TESTS} -k kept",
     ),
     Fault(
@@ -92,9 +93,9 @@ IN_KEYS: tuple[Fault, ...] = (
     ),
     Fault(
         "Keys: a request waits for the token service for as long as that takes",
-        _STS,
-        "session.result(_PATIENCE)",
-        "session.result()",
+        _KEPT,
+        "config.result(_PATIENCE)",
+        "config.result()",
         f"{_TESTS} -k refuses",
     ),
 )

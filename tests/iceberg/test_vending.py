@@ -22,12 +22,14 @@ from pyiceberg.catalog.rest import RestCatalog
 
 import metastore as ms
 from metastore.clock import SYSTEM
-from metastore.serve import Principals, Sts, tokens_of
-from metastore.serve.iceberg import sts, tables
+from metastore.serve import Sts
+from metastore.serve.iceberg import kept_keys, tables
 from metastore.serve.iceberg.credentials import CannotVend
+from metastore.serve.iceberg.kept_keys import Made
 from metastore.serve.iceberg.policy import READS, RIGHTS, WRITES, session_policy
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import MADE, SCHEMA
+from tests.iceberg.vending_users import DELEGATION, TABLES, key_of, served_users
 from tests.servers.listening import Missing
 from tests.servers.minio import Minio
 from tests.servers.policies import allows
@@ -35,8 +37,6 @@ from tests.servers.process import wait_until
 from tests.servers.s3 import KEY, SECRET, S3Server
 
 ROLE = "arn:aws:iam::123456789012:role/lake"
-DELEGATION = {"X-Iceberg-Access-Delegation": "vended-credentials"}
-TABLES = "/namespaces/a/tables"
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 
 
@@ -120,41 +120,8 @@ def vendor(s3: S3Server, endpoint: str | None = None) -> Sts:
 
 @pytest.fixture
 def users(sqlite_url: str, lake: str, tmp_path: Path, s3: S3Server) -> Iterator[dict[str, httpx.Client]]:
-    """Serve the namespace ``a`` and its tables ``t`` and ``t2``: ann reads, bob writes, cy does both."""
-    names = {"root": (), "ann": (READS,), "bob": (WRITES,), "cy": (*RIGHTS, "create_table")}
-    (tmp_path / "tokens").write_text("".join(f"{user} token-of-{user}\n" for user in names))
-    principals = Principals(tokens_of(tmp_path / "tokens"))
-    with served(sqlite_url, lake, principals, credentials=vendor(s3), admins=["root"]) as address:
-        clients = {
-            user: httpx.Client(
-                base_url=f"{address}/v1/lake.ice",
-                headers={"Authorization": f"Bearer token-of-{user}", **DELEGATION},
-                timeout=60,
-            )
-            for user in names
-        }
-        assert clients["root"].post("/namespaces", json={"namespace": ["a"]}).status_code == 200
-        for name in ("t", "t2"):
-            assert clients["root"].post(TABLES, json={"name": name, "schema": SCHEMA}).status_code == 200
-        with ms.open(sqlite_url) as store:
-            for user, rights in list(names.items())[1:]:
-                store.users.create(("lake", user))
-                store.roles.create(("lake", f"of-{user}"))
-                store.roles.assign(("lake", f"of-{user}"), ("lake", user))
-                for right in ("use_catalog", "use_schema", *rights):
-                    store.roles.grant(("lake", f"of-{user}"), right, on="lake.ice")
+    with served_users(sqlite_url, lake, tmp_path, vendor(s3)) as clients:
         yield clients
-        for client in clients.values():
-            client.close()
-
-
-def key_of(answer: httpx.Response) -> dict[str, str]:
-    """Return the key of a load."""
-    assert answer.status_code == 200, answer.text
-    (found,) = answer.json()["storage-credentials"]
-    assert found["config"] == answer.json().get("config", found["config"])
-    config: dict[str, str] = found["config"]
-    return config
 
 
 def with_key(config: dict[str, str]) -> Any:
@@ -224,7 +191,7 @@ def test_a_key_is_kept_for_half_of_its_life_and_never_given_to_who_lost_the_righ
 ) -> None:
     path, clock = f"{TABLES}/t", _Later()
     caplog.set_level(logging.INFO, "metastore.audit")
-    monkeypatch.setattr(sts, "SYSTEM", clock)
+    monkeypatch.setattr(kept_keys, "SYSTEM", clock)
     with s3.requests() as requests, ThreadPoolExecutor(8) as threads:
         found = [key_of(one) for one in threads.map(users["cy"].get, [path] * 8)]
     assert len({one["s3.access-key-id"] for one in found}) == 1
@@ -249,7 +216,7 @@ def test_a_key_is_kept_for_half_of_its_life_and_never_given_to_who_lost_the_righ
     assert endpoint == "v1/lake.ice/namespaces/a/tables/t/credentials"
     again = str(users["cy"].base_url).removesuffix("v1/lake.ice/") + endpoint
     plain = {"Authorization": "Bearer token-of-cy"}  # Java's clients send no header of delegation when they renew
-    clock.ahead = 449.0
+    clock.ahead = 420.0
     assert key_of(httpx.get(again, headers=plain)) == first
     clock.ahead = 451.0
     second = key_of(httpx.get(again, headers=plain))
@@ -346,9 +313,9 @@ def test_a_load_that_waits_for_a_key_stops_no_other(
     sqlite_url: str, lake: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The call runs on a thread of its own, not on the event loop."""
-    asked, go_on, really = Event(), Event(), Sts._assume
+    asked, go_on, really = Event(), Event(), Sts._make
 
-    def slow(*arguments: Any) -> dict[str, str]:
+    def slow(*arguments: Any) -> Made:
         asked.set()
         assert go_on.wait(60)
         return really(*arguments)
@@ -360,8 +327,8 @@ def test_a_load_that_waits_for_a_key_stops_no_other(
     ):
         client.post("/namespaces", json={"namespace": ["a"]})
         client.post(TABLES, json={"name": "t", "schema": SCHEMA})
-        monkeypatch.setattr(sts, "_PATIENCE", 60.0)
-        monkeypatch.setattr(Sts, "_assume", slow)
+        monkeypatch.setattr(kept_keys, "_PATIENCE", 60.0)
+        monkeypatch.setattr(Sts, "_make", slow)
         waiting = threads.submit(client.get, f"{TABLES}/t", headers=DELEGATION)
         try:
             assert asked.wait(60)
@@ -381,7 +348,7 @@ def test_a_token_service_that_refuses_or_says_nothing(
     request: pytest.FixtureRequest,
 ) -> None:
     """A load that asks for a key is 503, soon, and says no secret; others go on."""
-    monkeypatch.setattr(sts, "_PATIENCE", 0.3)
+    monkeypatch.setattr(kept_keys, "_PATIENCE", 0.3)
     silent = socket.create_server(("127.0.0.1", 0))
     request.addfinalizer(silent.close)
     for endpoint, said in (
@@ -405,17 +372,17 @@ def test_a_token_service_that_refuses_or_says_nothing(
 
 def test_calls_that_nobody_waits_for_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the token service answers again, the next client waits for none of them."""
-    monkeypatch.setattr(sts, "_PATIENCE", 0.02)
-    monkeypatch.setattr(sts, "_THREADS", 1)
-    monkeypatch.setattr(sts, "_MOST", 6)
+    monkeypatch.setattr(kept_keys, "_PATIENCE", 0.02)
+    monkeypatch.setattr(kept_keys, "_THREADS", 1)
+    monkeypatch.setattr(kept_keys, "_MOST", 6)
     begun, go_on = list[str](), Event()
 
-    def slow(_: Sts, policy: str, principal: str) -> dict[str, str]:
+    def slow(_: Sts, policy: str, principal: str) -> Made:
         begun.append(principal)
         assert go_on.wait(60)
-        return {"policy": policy}
+        return Made({"policy": policy}, 3600.0)
 
-    monkeypatch.setattr(Sts, "_assume", slow)
+    monkeypatch.setattr(Sts, "_make", slow)
     service = Sts(ROLE, properties={"s3.region": "x"})
     for user in ("ann", *[f"user{number}" for number in range(5)], "ann"):  # the last one joins the first one's call
         with pytest.raises(CannotVend, match="did not answer"):
@@ -423,8 +390,8 @@ def test_calls_that_nobody_waits_for_are_not_begun(monkeypatch: pytest.MonkeyPat
     with pytest.raises(CannotVend, match="6 requests wait"):
         service.vend("s3://bkt/t", "one too many")
     go_on.set()
-    monkeypatch.setattr(sts, "_PATIENCE", 60.0)
-    assert wait_until(lambda: service._open == 0, 60)
+    monkeypatch.setattr(kept_keys, "_PATIENCE", 60.0)
+    assert wait_until(lambda: service._kept._open == 0, 60)
     assert service.vend("s3://bkt/t", "next") is not None
     assert service.vend("s3://bkt/t", "ann") is not None  # its call has an answer by now
     assert begun == ["ann", "next"]

@@ -12,10 +12,7 @@ from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument
 from metastore.kinds.secret import PREFIX, Secret, read, secret
 
-__all__ = ["EXPIRES", "CannotVend", "Static", "Vended", "Vendor", "asks_for_credentials", "is_below"]
-
-EXPIRES: Final = "s3.session-token-expires-at-ms"
-"""The property that says when a key ends, in milliseconds since 1970. Clients renew the key before that time."""
+__all__ = ["CannotVend", "Static", "Vended", "Vendor", "asks_for_credentials", "is_below"]
 
 _REREAD: Final = 60.0
 """How long a secret is remembered after it was read (seconds)."""
@@ -33,12 +30,15 @@ _SECRETS: Final = frozenset(
         "adls.client-secret",
         "adls.connection-string",
         "adls.sas-token",
+        "adls.token",
         "gcs.oauth2.token",
         "hf.token",
         "token",
     }
 )
 """Properties that are secrets. A command line may not hold them, because every user of the machine sees it."""
+_SECRETS_OF_ACCOUNTS: Final = ("adls.sas-token.", "adls.connection-string.")
+"""Secrets whose name ends with that of an account of Azure."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Static:
 def _checked(key: str, value: str) -> str:
     if value.startswith(PREFIX):
         return secret(value.removeprefix(PREFIX))
-    if key in _SECRETS:
+    if key in _SECRETS or key.startswith(_SECRETS_OF_ACCOUNTS):
         raise InvalidArgument(f"{key} is a secret; refer to it: {key}=secret:env:NAME or {key}=secret:file:/path")
     return value
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
 from uuid import UUID
 
 from pyiceberg.exceptions import ServiceUnavailableError
@@ -19,9 +17,10 @@ from metastore.pyiceberg.neighbours import Neighbours
 from metastore.pyiceberg.once import Once
 from metastore.serve import audit
 from metastore.serve.actors import Actors
-from metastore.serve.iceberg.credentials import EXPIRES, CannotVend, Static, Vended, Vendor, is_below
+from metastore.serve.iceberg.credentials import CannotVend, Vended, Vendor, is_below
 from metastore.serve.iceberg.policy import RIGHTS
-from metastore.serve.iceberg.sts import Sts
+from metastore.serve.iceberg.renewal import renewed
+from metastore.serve.iceberg.sources import Source, source_of
 from metastore.serve.principals import Principal
 from metastore.serve.web import BadRequest, Call
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Warehouses"]
 
 _LOG: Final = logging.getLogger("metastore.serve")
-_RENEWAL: Final = "client.refresh-credentials-endpoint"
 _WAITS: Final = 1.0
 """How long a request for a key waits for another one that reads the folders of all tables (seconds)."""
 _MERGE: Final = "x-metastore-merge"
@@ -58,21 +56,21 @@ class Warehouses:
         self._neighbours = Neighbours(store)
         self._properties = dict(properties)
         self._places = {_root(name): place for name, place in places.items()}
-        self._vendors = {_root(name): self._vendor(_root(name), one) for name, one in (credentials or {}).items()}
-        if any(not isinstance(vendor, Static) for vendor in self._vendors.values()):
+        self._sources = {_root(name): self._source(_root(name), one) for name, one in (credentials or {}).items()}
+        if any(source.per_table for source in self._sources.values()):
             self._neighbours.look()  # now: it may take seconds, and later all requests for keys would wait
         for root in self._places:
             store.metalakes.create((root[0],), if_exists="return")
             store.catalogs.create(root, type="relational", if_exists="return")
 
-    def _vendor(self, root: tuple[str, str], given: Mapping[str, str] | Vendor) -> Vendor:
+    def _source(self, root: tuple[str, str], given: Mapping[str, str] | Vendor) -> Source:
         if root not in self._places:
             raise InvalidArgument(f"credentials are those of a warehouse's folder; name it: {format_path(root)}=s3://…")
-        return Static(self._places[root], given) if isinstance(given, Mapping) else given
+        return source_of(self._places[root], given)
 
     def vends(self, call: Call) -> bool:
         """Whether the warehouse of a request has credentials for clients."""
-        return _root(call.names["prefix"]) in self._vendors
+        return _root(call.names["prefix"]) in self._sources
 
     def vended(self, call: Call, names: Identifier, location: str, *, staged: bool = False) -> Vended | None:
         """Return the credentials for a table's files; None: no credentials.
@@ -83,20 +81,17 @@ class Warehouses:
         table that the request has created.
         """
         root = _root(call.names["prefix"])
-        vendor = self._vendors.get(root)
-        if vendor is None or not is_below(location, self._places[root]):
+        source = self._sources.get(root)
+        if source is None or not is_below(location, self._places[root]):
             return None
         rights: tuple[str, ...] | None = None
-        if isinstance(vendor, Sts):
+        if source.by_rights:
             rights = RIGHTS if staged else self._rights(call, (*root, *names), location)
         try:
-            if not isinstance(vendor, Static) and self._neighbours.are_more_than(0 if staged else 1, location, _WAITS):
+            if source.per_table and self._neighbours.are_more_than(0 if staged else 1, location, _WAITS):
                 _LOG.warning("another table lies in %.200r: nobody gets a key for that folder", location)
                 return None
-            if isinstance(vendor, Sts):
-                made = vendor.vend(location, call.principal.key, rights or ())
-            else:
-                made = vendor.vend(location, call.principal.name)
+            made = source.vend(location, call.principal, rights or ())
         except Exception as error:  # noqa: BLE001  (a deployment's code)
             # the message may contain a secret, because the error may come from any library
             said = error if isinstance(error, CannotVend) else type(error).__name__
@@ -108,7 +103,7 @@ class Warehouses:
         if made is None:
             return None
         audit.vended(call.principal.name, call.operation, call.id, made.prefix, rights)
-        return made if EXPIRES not in made.config else _renewed(made, call.names["prefix"], names)
+        return renewed(made, call.names["prefix"], names)
 
     def _rights(self, call: Call, path: tuple[str, ...], location: str) -> tuple[str, ...]:
         """Return the rights that the user has now on a table's files. They are checked again for each request."""
@@ -166,8 +161,8 @@ class Warehouses:
         properties = dict(self._properties)
         if place := self._places.get(root):
             properties["warehouse"] = place
-        if isinstance(vendor := self._vendors.get(root), Static | Sts):
-            properties |= vendor.properties()
+        if source := self._sources.get(root):
+            properties |= source.properties()
         store = self._actors.of(call.principal, swaps=True)
         merging = call.headers.get(_MERGE, "").strip().lower() == "true"
         return MetastoreCatalog.of_store(
@@ -178,13 +173,6 @@ class Warehouses:
             merging=merging,
             of_users=self.checked,
         )
-
-
-def _renewed(made: Vended, prefix: str, names: Identifier) -> Vended:
-    """Return credentials that say where the client gets the next ones, as a path below the catalog's address."""
-    namespace, table = "\x1f".join(names[:-1]), names[-1]
-    parts = ("v1", prefix, "namespaces", namespace, "tables", table, "credentials")
-    return replace(made, config={_RENEWAL: "/".join(quote(part, safe="") for part in parts), **made.config})
 
 
 def _idempotency_key(call: Call) -> str | None:
