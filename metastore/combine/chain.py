@@ -269,7 +269,8 @@ class Chain:
         ends, cut = self._clock.monotonic() + SLOW, False
         for one in sorted(handles, key=_alters):
             link = one.request if isinstance(one.request, Link) else None
-            # behind a function that has cut the chain no other one begins; alters take no time, and travel along
+            # after a function that has cut the chain, no other one begins; alters take no time, and are part of the
+            # same commit
             over = link is not None and (cut or self._clock.monotonic() > ends)
             if over or left <= 0 or len(group.steps) >= most:
                 later.append(one)

@@ -228,7 +228,7 @@ def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iter
 def _makes_somebody_else(view: View, write: Update) -> bool:
     """Whether an update gives a user another external id.
 
-    That needs the right to rename: who has that id signs in as this user.
+    That needs the right to rename: a person who has that id signs in as this user.
     """
     if write.event.kind != USER.name or write.doc is None:
         return False

@@ -31,7 +31,7 @@ class InTheWay:
     other: UUID | None
     quiet: float
     mine: tuple[int, ...]
-    """The guards that carry the own mark of the asking operation."""
+    """The guards that carry the mark of the asking operation itself."""
 
 
 def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTheWay:

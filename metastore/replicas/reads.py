@@ -79,7 +79,7 @@ class Replicas:
                     source.failed(BackendUnavailable("it shows a change that the primary does not have"))
                     return None
                 epoch = primary.feed_start()[0]
-                if primary.origin.run == both[1]:  # else the two answers may be of two servers
+                if primary.origin.run == both[1]:  # otherwise the two answers may come from two servers
                     source.compared, source.epoch = both, epoch
         return found
 

@@ -1,7 +1,7 @@
 """Read an export twice: first to check all of it before anything is written, then to write it.
 
-Memory: an object for each entity that can have children, and one line; for catalogs that fold names, see also
-``twice``; for files with ids, see also ``rows``.
+It keeps in memory an object for each entity that can have children, and one line; for catalogs that fold names, see
+also ``twice``; for files with ids, see also ``rows``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A wait ends by the instant that :func:`metastore.deadlines.until` set, else the store's timeout after the wait began.
 Then the server is asked to stop, and has a moment to report the statement's outcome; only a server without an answer
-leaves the outcome of a commit unknown. A host's name is looked up without an end.
+leaves the outcome of a commit unknown. The look-up of a host's name has no deadline.
 
 An answer counts only if nothing that came with it says that it may not be true later (``doubt.py``).
 """
