@@ -303,7 +303,7 @@ class Chain:
     def _note(self, group: Group, altered: Altered | None, run: str | None, ticket: OwnTicket | None) -> None:
         """Note the record that the chain left, and whether others compete."""
         now = self._clock.monotonic()
-        # a caller that is alone for long, or that alters nothing, goes as if there were no chain
+        # a caller that is alone for long, or that alters nothing, runs as if there were no chain
         if len(group.members) > 1 and group.together is not None:
             self._until = now + _STAYS
             self._session.hot.note(self._id)

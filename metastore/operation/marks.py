@@ -108,7 +108,7 @@ class OwnMark:
         return Conflict(cause, "changed meanwhile")
 
     def blame(self, error: Exception) -> Exception:
-        """Return ScopeFrozen for a call whose time is over, if it spent that time on another's mark; else ``error``."""
+        """Return ScopeFrozen for a call whose time is over, if it waited for another's mark; otherwise ``error``."""
         if self.other is None:
             return error
         return ScopeFrozen(self.other, f"operation {self.other} is in the way: {error}")

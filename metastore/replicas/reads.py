@@ -1,4 +1,4 @@
-"""The reads of a view: from one server, as long as it surely shows the promised position; else from another.
+"""The reads of a view: from one server, as long as it surely shows the promised position; otherwise from another.
 
 A read counts only if no connection was opened since the server was last seen to show the promised position, because a
 restarted replica may be further back. Otherwise the position is checked again, and the read is repeated.
