@@ -1,11 +1,11 @@
 """A ``with`` block that knows whether it still runs, even after an interrupt.
 
 An interrupt (Ctrl-C, a soft time limit) may be raised at the first line of ``__exit__``, or at the last line of
-``__enter__``. So code at the end of a block cannot reliably mark its end. Here the interpreter does: it keeps the
-object that it calls at the end of a block on the stack of the frame that runs the block, and drops it when the block is
-left, in any way. A block runs as long as this object exists. So anything that a block takes, such as a turn, is valid
-only while :attr:`Block.runs`. An interrupt may skip the rest of a block's ``end``; the next block that takes the same
-thing repairs that.
+``__enter__``. So code at the end of a block cannot reliably mark its end. Here the interpreter does. It keeps the
+object that it calls at the end of a block on the stack of the frame that runs the block. It drops the object when the
+block is left, in any way. A block runs as long as this object exists. So anything that a block takes, such as a turn,
+is valid only while :attr:`Block.runs`. An interrupt may skip the rest of a block's ``end``; the next block that takes
+the same thing repairs that.
 
 Frames that a traceback keeps alive keep their variables, but not their stacks.
 """

@@ -37,7 +37,7 @@ class Waker(Protocol):
     """An object with which one request waits."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for :meth:`wake`, at most so many seconds; return whether it came."""
+        """Wait for :meth:`wake`, at most this many seconds; return whether it came."""
 
     def wake(self) -> None:
         """End one wait. Another thread may call this, also before the wait begins. A wait may end without a reason."""

@@ -96,7 +96,7 @@ def _forgotten(connection: Connection) -> bool:
 
 
 def _families(connection: Connection) -> dict[str, str]:
-    """Return the family of each kind. Kinds of which nothing is left are families of their own, but for views."""
+    """Return the family of each kind. A kind of which no entity is left is a family of its own, except views."""
     rows = connection.execute(sa.text("SELECT DISTINCT kind, family FROM guard")).fetchall()
     return {"view": "table"} | {row[0]: row[1] for row in rows}
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _KEPT: Final = 256
-"""How many greenlets a thread keeps for the next calls: to make one takes longer than most calls."""
+"""How many greenlets a thread keeps for the next calls: making one takes longer than most calls."""
 
 
 class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
@@ -38,7 +38,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         self.cleaning = False
         """Whether the task was cancelled while this code waited: then the code is cleaning up."""
         self.asked = False
-        """Whether the call has asked the backend before: then its next question comes before first ones of others."""
+        """Whether the call has asked the backend before: then its next question goes before other calls' first ones."""
         self._abandoned = False  # the coroutine was closed: nothing can be awaited any more
         self._error: BaseException | None = None
 

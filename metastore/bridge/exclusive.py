@@ -146,7 +146,7 @@ class _Others(NamedTuple):
 
 
 def _plain(names: tuple[str, ...]) -> str:
-    """Return the lease's name. Spellings that one catalog may take for the same name share a lease."""
+    """Return the lease's name. Spellings that one catalog may treat as the same name share a lease."""
     return _PREFIX + format_path(map(fold, names))
 
 

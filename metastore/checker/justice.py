@@ -5,9 +5,9 @@ A lost attempt is justified in these cases:
 * The attempt expected a version of an entity, and another operation committed the next version.
 * It found its name taken, and its client got this error in the end. That is a read, and checked as a read.
 * It lost to anything else (an ancestor, a mark, a name, a deadlock) while an operation of another client ran, or after
-  an exclusive operation: an entity in hand may be older than the call. A freeze counts as exclusive, also one of
-  the same client, because the waiting operations have their turn after it. A mark lasts minutes at most: an
-  attempt that still meets one after ten is a finding, whatever a clock says.
+  an exclusive operation: a loaded entity may be older than the call. A freeze counts as exclusive, also one of the same
+  client, because the waiting operations have their turn after it. A mark lasts minutes at most: an attempt that still
+  meets one after ten is a finding, whatever a clock says.
 
 New operation ids may be refused after the database's clock was ahead. The first refusal repairs that: a minute later,
 new ids are accepted. If a new id is still refused after two minutes, it is a finding.

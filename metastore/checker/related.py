@@ -1,6 +1,6 @@
 """Relations and rights in the feed: both ends are live, an exclusive relation is alone, no lost right is used.
 
-The events of relations carry the id of the relation itself. Memory: one event for each existing relation.
+The events of relations carry the id of the relation itself. It keeps one event in memory for each existing relation.
 """
 
 from __future__ import annotations

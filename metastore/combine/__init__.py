@@ -1,1 +1,1 @@
-"""Requests that wait together travel together: ``lane.py`` has the queue, ``combiner.py`` the choice."""
+"""Requests that wait at the same time are sent together: ``lane.py`` has the queue, ``combiner.py`` the choice."""

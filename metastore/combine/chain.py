@@ -269,7 +269,8 @@ class Chain:
         ends, cut = self._clock.monotonic() + SLOW, False
         for one in sorted(handles, key=_alters):
             link = one.request if isinstance(one.request, Link) else None
-            # behind a function that has cut the chain no other one begins; alters take no time, and travel along
+            # after a function that has cut the chain, no other one begins; alters take no time, and are part of the
+            # same commit
             over = link is not None and (cut or self._clock.monotonic() > ends)
             if over or left <= 0 or len(group.steps) >= most:
                 later.append(one)
@@ -302,7 +303,7 @@ class Chain:
     def _note(self, group: Group, altered: Altered | None, run: str | None, ticket: OwnTicket | None) -> None:
         """Note the record that the chain left, and whether others compete."""
         now = self._clock.monotonic()
-        # a caller that is alone for long, or that alters nothing, goes as if there were no chain
+        # a caller that is alone for long, or that alters nothing, runs as if there were no chain
         if len(group.members) > 1 and group.together is not None:
             self._until = now + _STAYS
             self._session.hot.note(self._id)

@@ -55,7 +55,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 MOST: Final = 64
-"""How many requests travel together at most."""
+"""How many requests a batch has at most."""
 PATIENCE: Final = 0.2
 """How long a leader may take before a waiter leads beside it (seconds)."""
 _log = logging.getLogger("metastore.combine")
@@ -298,7 +298,7 @@ class Lane(Generic[Q, A]):
                 _log.debug("a batch failed, and its %d requests go alone: %r", len(batch.members) + 1, error)
 
     def _take(self, term: Term, met: dict[Handle[Q, A], None]) -> None:
-        """Take waiting requests, the oldest first, as many as may travel with the leader; add them to ``met``.
+        """Take waiting requests, the oldest first, as many as the leader's batch may have; add them to ``met``.
 
         Each is noted before it is taken, so that an interrupt forgets none. A request may be in the queue twice. A
         request whose time is over gives up, even if its thread has not noticed yet: late answers would make those
@@ -321,7 +321,7 @@ class Lane(Generic[Q, A]):
     def _forget(self, handle: Handle[Q, A]) -> None:
         """Remove a request that no longer waits from the head of the queue. It was decided: no interrupt loses it.
 
-        (To remove from a deque is atomic: no handle compares by Python code.)
+        (Removing from a deque is atomic: no handle compares by Python code.)
         """
         try:  # noqa: SIM105
             self._queue.remove(handle)

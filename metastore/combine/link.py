@@ -108,7 +108,7 @@ class Link:
             self._end.setdefault(None, "cut")
         end = self._end[None]
         if isinstance(end, Commit):
-            return Proposal(own_guards(record.chain), end.writes, _committed)  # as of an alter, which travels along
+            return Proposal(own_guards(record.chain), end.writes, _committed)  # as of an alter in the same commit
         if end == "value":
             return SETTLED
         raise Left
@@ -177,7 +177,8 @@ class ChainLane(Lane[Any, Any]):
     def _best(self, candidates: Sequence[Rider]) -> Rider:
         """Return the oldest: a leading function may go alone, so otherwise the oldest would wait for all later ones.
 
-        A caller with hardly any time could not wait for its turn among the processes: it is better taken along.
+        A caller with hardly any time could not wait for its turn among the processes: another leader should take it
+        along.
         """
         enough = self._clock.monotonic() + _ENOUGH
         fit = [one for one in candidates if one.ends > enough]

@@ -1,4 +1,4 @@
-"""The lane of reads: reads by path that travel together.
+"""The lane of reads: reads by path that are sent together.
 
 A batch looks a path up by its last name, below the parents that led there last time. One statement finds all names, and
 checks in the same snapshot that these parents have not moved. If one has moved, a second message follows all of these

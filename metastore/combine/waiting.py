@@ -1,4 +1,4 @@
-"""One write that may travel with others: its operation id, the record that it begins with, and its lost batches."""
+"""One write that may be part of a batch: its operation id, the record that it begins with, and its lost batches."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ T = TypeVar("T")
 ROUNDS: Final = 4
 """How many batches a request loses before it is announced.
 
-A lost batch costs one round trip for all its members, an announced change several for itself: with two processes on one
-hot table, 4 took 40 % less processor time than 2.
+A lost batch costs one round trip for all its members; an announced change costs several round trips alone. With two
+processes on one hot table, 4 took 40 % less processor time than 2.
 """
 _UNDER_WAY: Final = Unknown("its batch was under way when its time was over")
 
@@ -183,7 +183,7 @@ class Waiting(Generic[T]):
         self.lost += 1
         session.metrics.conflict(self.request.verb, cause, entity_id, expected, self.principal)
         logs.lost(self.request.what, self.id, self.lost, cause, f"entity {entity_id}, in a batch")
-        # a mark or a locked row is not contention: to announce does not help a call that waits for it
+        # a mark or a locked row is not contention: announcing does not help a call that waits for it
         if self.lost - self.moved >= ROUNDS and merge is not None and cause != "ancestor":
             self._note_hot(entity_id, merge)
         if session.policy.hooks:
@@ -198,7 +198,7 @@ class Waiting(Generic[T]):
 
 
 def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | None:
-    """Return a request in the form that can travel with others; None if it cannot."""
+    """Return a request in the form that a batch takes; None if it cannot be part of one."""
     assert request.where is not None
     run = session.backend.origin.run
     path: Lookup | None = None

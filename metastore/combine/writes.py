@@ -1,4 +1,4 @@
-"""The lane of writes: the choice of requests that travel together, and the ways in which one leaves its batch.
+"""The lane of writes: the choice of requests that a batch takes, and the ways in which one leaves its batch.
 
 :mod:`metastore.combine.batch` has the work of a batch. A request can leave its batch in these ways:
 
@@ -30,7 +30,7 @@ __all__ = ["VERBS", "Writes"]
 T = TypeVar("T")
 
 VERBS: Final = frozenset(("alter", "create", "rename", "drop"))
-"""The verbs of the requests that travel together."""
+"""The verbs of the requests that can be part of a batch."""
 
 
 class Writes:

@@ -6,8 +6,8 @@
                 decide, plan, commit straight into the store                     one task per share of data sets
     driver      settle tables whose files are gone; add up                       one small row per table or failure
 
-If nothing has changed, the crawl neither starts Spark nor writes. The database's URL travels inside the tasks and
-is in no configuration. A task can run twice without harm. The crawler never holds a lock.
+If nothing has changed, the crawl neither starts Spark nor writes. The database's URL goes to the executors inside the
+tasks and is in no configuration. A task can run twice without harm. The crawler never holds a lock.
 """
 
 from __future__ import annotations

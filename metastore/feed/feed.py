@@ -94,7 +94,7 @@ def number_in(backend: Backend, position: str) -> int:
         seq, mark = _parse(position, epoch)
         if mark or not position.startswith(f"{epoch}-"):
             _check_there(backend, position, seq, mark, epoch, collected)
-        if backend.origin.run == origin.run:  # else the answers may come from different servers
+        if backend.origin.run == origin.run:  # otherwise the answers may come from different servers
             return seq
 
 
@@ -195,7 +195,7 @@ def _begun(backend: Backend, after: str | None) -> _Start:
             else:
                 check_drawn(backend, after, seq)
             _check_collected(epoch, collected, seq)
-        if backend.origin.run == origin.run:  # else the answers may come from different servers
+        if backend.origin.run == origin.run:  # otherwise the answers may come from different servers
             return _Start(epoch, seq, collected, origin)
 
 

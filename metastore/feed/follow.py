@@ -1,7 +1,7 @@
 """Select changes of the feed, and wait for more.
 
-To wait is to ask again: soon after a change, and every second if there is no change for a while. A hint from a process
-that writes ends a pause (:mod:`metastore.feed.hints`). Hints are not needed for correctness.
+Waiting means asking again: soon after a change, and every second if there is no change for a while. A hint from a
+process that writes ends a pause (:mod:`metastore.feed.hints`). Hints are not needed for correctness.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The methods of the port that a user's view passes on, because they show nothing hidden, and those that it refuses.
 
-Each method of the port is implemented by :mod:`metastore.governance.seen`, or named here. Any other method is refused,
-until it is decided what a user may see of it.
+Each method of the port is implemented by :mod:`metastore.governance.seen`, or named here. Any other method is refused
+until somebody decides what it may show to a user.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Book(Protocol):
     """A book of leases with the promises in the module's docstring. Any thread may call any method."""
 
     def take(self, want: Want) -> tuple[Grant, ...] | Refusal:
-        """Take all leases if each is free or expired, and no other process has waited longer; else take none."""
+        """Take all leases if each is free or expired, and no other process has waited longer; otherwise take none."""
 
     def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
         """Renew all grants for ``ttl`` seconds from now; return when they expire. None: one of them is lost."""

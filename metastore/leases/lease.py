@@ -230,14 +230,14 @@ class Hold:
         return given_back
 
     def end(self) -> None:
-        """Stop the renewals, and release the lease if the book answers at once; else it expires."""
+        """Stop the renewals, and release the lease if the book answers at once; otherwise it expires."""
         with until(self.clock.monotonic() + _LAST_TRY), suppress(MetastoreError):
             self.release()
         self._leave()
         self._given_back = True
 
     def closed(self) -> None:
-        """End the hold because its store closes: release it if it is renewed; else it lasts for its ttl."""
+        """End the hold because its store closes: release it if it is renewed; otherwise it lasts for its ttl."""
         if self._heart.beating is not None:
             self.end()
         self._leave()

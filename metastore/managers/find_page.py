@@ -75,7 +75,7 @@ class _Frame:
 
 
 def find_page(session: Session, wanted: CheckedSearch, size: int, token: str | None, seconds: float) -> FoundPage:
-    """Return the next matches: at most ``size``, looked for during about so many ``seconds``.
+    """Return the next matches: at most ``size``, found in about this many ``seconds``.
 
     Raises InvalidArgument for a wrong size, time or token.
     """

@@ -51,7 +51,7 @@ _PAGE: Final = 1000
 _FIRST: Final = 20
 """How many numbers the first read asks for, before the latest number is known."""
 _ROUNDS: Final = 3
-"""How often a transaction looks for an alias: repeated reads return the same."""
+"""How often a transaction looks for an alias: its repeated reads return the same, so more looks are useless."""
 
 
 class Models(Manager[Model]):

@@ -56,7 +56,7 @@ def mutate(
     if isinstance(target, Entity):
         committed(session.backend, target)  # checked before anything is announced or purged under its id
     where: Callable[[], Lookup | Entity] | None = None
-    # owned rows, and entities with many others below, do not travel with other requests
+    # owned rows, and entities with many others below, are not sent together with other requests
     if isinstance(kind, Kind) and not owned_rows and not (kind.container and exclusive):
         where = partial(place_of, kind, target)
     request = Request(

@@ -1,7 +1,7 @@
 """Search for a text in the fields of an entity, and in the names of its owner and of the tags on it.
 
 The fields are its name and comment, those of its columns, and its properties. The search skips the value of a property
-that may be a secret: a match would confirm a guess of it.
+that may be a secret: a match would confirm a guess of the secret.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def check_principal(access: Access, call: Call) -> None:
 
 
 def _ask_first(access: Access, request: Request[T], view: View, error: MetastoreError) -> None:
-    """Raise PermissionDenied in place of an attempt's error if the user lacks the right: that error tells more."""
+    """Raise PermissionDenied in place of an attempt's error if the user lacks the right: that error reveals more."""
     taken = isinstance(error, EntityAlreadyExists)
     asked = as_if_free(view, error.path) if isinstance(error, EntityAlreadyExists) else as_if_expected(view)
     with suppress(EntityNotFound, VersionConflict):  # then the call fails for another reason than a missing right
@@ -228,7 +228,7 @@ def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iter
 def _makes_somebody_else(view: View, write: Update) -> bool:
     """Whether an update gives a user another external id.
 
-    That needs the right to rename: who has that id signs in as this user.
+    That needs the right to rename: a person who has that id signs in as this user.
     """
     if write.event.kind != USER.name or write.doc is None:
         return False

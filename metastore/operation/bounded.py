@@ -17,7 +17,7 @@ _UNBOUNDED: Final = ("close", "hearing", "leases")
 
 
 class Bounded:
-    """A port each of whose calls ends within so many seconds, unless a deadline is set already."""
+    """A port each of whose calls ends within this many seconds, unless a deadline is set already."""
 
     def __init__(self, port: Any, clock: Clock, seconds: float) -> None:
         self._port, self._clock, self._seconds = port, clock, seconds

@@ -31,7 +31,7 @@ class ForgetfulMap(Generic[V]):
 
     def __init__(self) -> None:
         self.values: dict[Hashable, V] = {}
-        """The remembered entries. (To test whether there are any takes no call.)"""
+        """The remembered entries. (Testing whether there are any takes no call.)"""
 
     def get(self, key: Hashable) -> V | None:
         return self.values.get(key)

@@ -31,7 +31,7 @@ class InTheWay:
     other: UUID | None
     quiet: float
     mine: tuple[int, ...]
-    """The guards that carry the own mark of the asking operation."""
+    """The guards that carry the mark of the asking operation itself."""
 
 
 def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTheWay:
@@ -108,7 +108,7 @@ class OwnMark:
         return Conflict(cause, "changed meanwhile")
 
     def blame(self, error: Exception) -> Exception:
-        """Return ScopeFrozen for a call whose time is over, if it spent that time on another's mark; else ``error``."""
+        """Return ScopeFrozen for a call whose time is over, if it waited for another's mark; otherwise ``error``."""
         if self.other is None:
             return error
         return ScopeFrozen(self.other, f"operation {self.other} is in the way: {error}")

@@ -1,7 +1,7 @@
 """Run a request, in a store or in a transaction: the entry point of this folder.
 
-In a store a request may travel with others (:mod:`metastore.combine`); else ``once.py`` runs it. In a transaction, its
-writes go into the transaction's overlay.
+In a store, a request may be part of a batch (:mod:`metastore.combine`); otherwise ``once.py`` runs it. In a
+transaction, its writes go into the transaction's overlay.
 """
 
 from __future__ import annotations

@@ -325,4 +325,4 @@ class Request(Generic[T]):
     judge: Callable[[Sequence[Step], T], None] | None = None
     """Raise an error if the caller no longer sees the result of an earlier message; None: it sees everything."""
     where: Callable[[], Lookup | Entity | None] | None = None
-    """Return its target; None: it creates an entity. A request with this function may travel with others."""
+    """Return its target; None: it creates an entity. A request with this function may be part of a batch."""

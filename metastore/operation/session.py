@@ -151,7 +151,7 @@ class Session(ManagerSession):
     in_transaction = False
     backend: Backend
     combiner: Combines | None = field(default=None, init=False)
-    """The combiner, which lets calls that wait together travel together; None: the backend gains nothing from it."""
+    """The combiner, which sends calls that wait at the same time together; None: the backend gains nothing from it."""
     rights: Memory = field(default_factory=Memory, init=False)
     """The remembered rights of users."""
 
@@ -194,7 +194,7 @@ class Session(ManagerSession):
         bound.principal, bound.access = access.who.name, access
         bound.cache = None  # the cache knows no users
         bound.backend = cast(Backend, Seen(self.backend, access))
-        bound.combiner = None  # calls that travel together read and write through the store's own backend
+        bound.combiner = None  # calls of one batch read and write through the store's own backend
         return bound
 
     def of_transaction(self) -> Session:

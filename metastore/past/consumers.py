@@ -100,7 +100,7 @@ class Consumer:
 
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
         HistoryGone if gc has deleted unread changes: read the tables again, and ``reset`` the consumer. VersionConflict
-        or EntityNotFound, as ``commit`` does, if another server has taken over and lost where the consumer is.
+        or EntityNotFound, as ``commit`` does, if another server has taken over and has lost the consumer's position.
         """
         return self._after(self._seq, limit, unreadable)
 
@@ -115,7 +115,7 @@ class Consumer:
                 if backend.origin.run == run:
                     raise
             else:
-                if backend.origin.run == run:  # else some of it may be of a server that lost it
+                if backend.origin.run == run:  # otherwise some of the rows may come from a server that lost it
                     return found
 
     def _checked_server(self, seq: int) -> str | None:

@@ -117,8 +117,9 @@ def differences(before: PastReads, after: PastReads, under: int | None) -> Itera
 def differing(before: PastReads, after: PastReads, under: int | None, *, hidden: bool = False) -> Iterator[Differing]:
     """Yield the differences, each with the entity, row or relation that differs.
 
-    ``hidden``: what going back from one to the other must undo. Also yield, as dropped, each entity below one that is
-    dropped ``before``, if it was not there ``after``; and what is, ``before``, below an entity that comes back.
+    ``hidden``: what going back from one to the other must undo. Also yield two sorts of entities as dropped: one below
+    an entity that is dropped ``before``, if it was not there ``after``; and one that is, ``before``, below an entity
+    that comes back.
     """
     session, a, b = before.session, before.at, after.at
     low, high = sorted((a, b))

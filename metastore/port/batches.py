@@ -1,4 +1,4 @@
-"""The operations of a backend for requests that travel together: one statement for many, and an answer for each.
+"""The operations of a backend for a batch of requests: one statement for many, and an answer for each.
 
 The members of a batch are independent operations. Each has its own preconditions, and is applied or not independently
 of the others. A batch has the same effect as its members one after the other, in the order given.
@@ -42,7 +42,7 @@ class Below(NamedTuple):
     def asked(self) -> Hashable:
         """The value that tells it from others in a batch.
 
-        (To hash the nodes takes longer than the rest of a read.)
+        (Hashing the nodes takes longer than the rest of a read.)
         """
         return id(self.parents), self.family, self.key
 

@@ -117,7 +117,7 @@ class Wake(Protocol):
     """The wait of a member: an announcement ends it."""
 
     def wait(self, seconds: float) -> None:
-        """Wait for an announcement, at most so many seconds."""
+        """Wait for an announcement, at most this many seconds."""
 
     def wake(self) -> None:
         """End the wait. Another thread may call it."""

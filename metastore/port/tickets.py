@@ -49,7 +49,7 @@ class Notices(Protocol):
     def wait(self, name: int | UUID, seconds: float, longest: float, clock: Clock) -> None:
         """Wait until a notice names a ticket that may have its turn, or an operation that may be decided.
 
-        At most so many seconds; while notices arrive, at most ``longest``.
+        At most this many seconds; while notices arrive, at most ``longest``.
         """
 
 

@@ -3,7 +3,7 @@
 A client names files in many fields: a location, a pointer, a log of older metadata, manifest lists, statistics. A
 server that followed each of them would read, write and delete, with its own credentials, any file that a client names.
 So it reaches files only through :class:`Confined`, which checks every path. It resolves ``..``, follows links on a
-local disk, and checks a path with and without the part that a URL parser takes for a query. Percent escapes are plain
+local disk, and checks a path with and without the part that a URL parser treats as a query. Percent escapes are plain
 characters: no file system that PyIceberg loads resolves them, and the folders of odd names have them.
 
 Where users write into the folders of their own tables, one of them could make a link there to the folder of another
@@ -121,7 +121,7 @@ class _Place:
 
 
 def _readings(location: str) -> list[_Place]:
-    """Return what a location means, with and without what a URL parser takes for a query."""
+    """Return what a location means, with and without what a URL parser treats as a query."""
     url = urlsplit(location)._replace(query="", fragment="").geturl()
     return [_Place.of(text) for text in {location, url}]
 

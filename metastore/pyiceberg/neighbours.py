@@ -1,9 +1,9 @@
 """Find out which Iceberg tables have their folder inside another one.
 
-Who gets a key for a folder, or has its files deleted, reaches the files of all tables in it. The store knows the folder
-of each table, and nothing keeps folders apart that operators choose. So a server, and a purge, ask here. The folders
-are read once, which takes seconds for 50,000 tables, and then follow each commit. Tables of other formats do not count:
-each user may make one at any location, and could shut others out of their tables.
+A client that gets a key for a folder, or can have its files deleted, reaches the files of all tables in it. The store
+knows the folder of each table, and nothing keeps folders apart that operators choose. So a server, and a purge, ask
+here. The folders are read once, which takes seconds for 50,000 tables, and then follow each commit. Tables of other
+formats do not count: each user may make one at any location, and could shut others out of their tables.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STORE: Final = 3
 _PAGES: Final = 10
 """A reader that is behind by more pages of changes than this reads all folders again instead."""
 _RECENT: Final = 500
-"""Among how many of the newest changes are those of commits that were open when all folders were read."""
+"""The commits that were open when all folders were read are among this many of the newest changes."""
 
 
 class Neighbours:
@@ -50,7 +50,7 @@ class Neighbours:
         """The changes that are in the folders; None: the folders were not read yet."""
         self._of: dict[int, tuple[str, ...]] = {}
         self._sorted: list[tuple[str, int]] = []
-        """The keys of all folders, each with the id of its table: what lies in a folder comes behind its key."""
+        """The keys of all folders, each with the id of its table: places in a folder sort after the folder's key."""
 
     def look(self) -> None:
         """Read the folders of all tables, so that no later caller waits for it."""
@@ -91,7 +91,7 @@ class Neighbours:
         """Yield those of the tables that are live now: the id, the UUID, and the keys of the folder."""
         found = self._backend.by_id(ids)
         gone = [number for number, known in zip(ids, found, strict=True) if _is_gone(known)]
-        if gone and self._lock.acquire(blocking=False):  # else the next caller forgets them
+        if gone and self._lock.acquire(blocking=False):  # otherwise the next caller forgets them
             try:
                 self._read(gone)
             finally:
@@ -107,7 +107,7 @@ class Neighbours:
         if not self._lock.acquire(timeout=patience):
             raise BackendUnavailable("another request reads the folders of all tables; try again in a few seconds")
         try:
-            if self._began < asked:  # else another thread has read the feed since this one asked
+            if self._began < asked:  # otherwise another thread has read the feed since this one asked
                 began = SYSTEM.monotonic()
                 self._follow()
                 self._began = began
@@ -142,8 +142,8 @@ class Neighbours:
     def _has_followed(self, positions: Positions) -> bool:
         """Read the changed tables. False: too much has changed, or changes are gone.
 
-        What is committed counts at once, also after the number of a commit that is open, as long as any other
-        transaction of the server may keep the feed from passing it.
+        A committed change counts at once. It counts even after the number of an open commit: any other transaction of
+        the server may keep the feed from passing that number.
         """
         for _ in range(_PAGES):
             after = positions.last

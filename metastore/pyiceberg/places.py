@@ -216,7 +216,9 @@ class Places:
         self._folders.check(location)
 
     def check_chosen(self, location: str, names: Identifier, above: str | None, user: str) -> str:
-        """Return the folder around a location, if the server chose it for this user lately; else raise ForbiddenError.
+        """Return the folder around a location, if the server chose it for this user lately.
+
+        Otherwise raise ForbiddenError.
 
         The user names such a location to commit a staged table, or to register a file. Any other folder could belong to
         another table, even a renamed or dropped one, whose files would be read, written and deleted.

@@ -1,4 +1,4 @@
-"""The reads of a view: from one server, as long as it surely shows the promised position; else from another.
+"""The reads of a view: from one server, as long as it surely shows the promised position; otherwise from another.
 
 A read counts only if no connection was opened since the server was last seen to show the promised position, because a
 restarted replica may be further back. Otherwise the position is checked again, and the read is repeated.
@@ -79,7 +79,7 @@ class Replicas:
                     source.failed(BackendUnavailable("it shows a change that the primary does not have"))
                     return None
                 epoch = primary.feed_start()[0]
-                if primary.origin.run == both[1]:  # else the two answers may be of two servers
+                if primary.origin.run == both[1]:  # otherwise the two answers may come from two servers
                     source.compared, source.epoch = both, epoch
         return found
 

@@ -95,7 +95,7 @@ class Source:
             shown = self.backend.shown()
             if not (shown.replica or self._primary):
                 raise BackendUnavailable(f"{self.name} is a primary of its own now; take it out of read_from")
-            if self.backend.opened is opened:  # else it may have been restarted in between: ask again
+            if self.backend.opened is opened:  # otherwise it may have been restarted in between: ask again
                 self._known = known = _after(known, shown)
                 return None if known.whole is None else Reached(opened, known.whole)
 

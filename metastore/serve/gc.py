@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LEASE", "Collector"]
 
 LEASE: Final = "metastore-gc"
-"""The lease that the server holds which runs gc."""
+"""The lease of the server that runs gc."""
 _AFTER_AN_ERROR: Final = 300.0
 _PATIENCE: Final = 1.0
 """How long a server that stops waits for the batch in flight (seconds). The process may end during the batch."""

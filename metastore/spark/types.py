@@ -85,7 +85,7 @@ def columns_from_spark(schema: spark.StructType) -> tuple[Column, ...]:
 def as_read(text: str, *, times: bool) -> str:
     """Return the type ``text`` as data frames of files have it: each of its parts can be null.
 
-    ``times``: the session has a type for a time of day; else it is a string.
+    ``times``: the session has a type for a time of day; otherwise it is a string.
     """
     return str(_as_read(parse(text), times))
 

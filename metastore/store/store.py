@@ -105,7 +105,7 @@ class Store(Timeline):
     def bind(self, *, principal: str | None = None, deadline: float | None = None, reason: str | None = None) -> Store:
         """Return a view of the store for one request: with its principal, a deadline for each call (seconds), a reason.
 
-        The view shares everything else, and takes microseconds to make. To close it does nothing: the store stays open.
+        The view shares everything else, and takes microseconds to make. Closing it does nothing: the store stays open.
         Raises InvalidArgument.
         """
         call = Call(principal, deadline, reason=reason)

@@ -62,8 +62,9 @@ class Timeline(Managers):
         ``kinds`` selects changes of these kinds. ``under`` selects those of one entity and of what was below it then;
         it is followed by its id, through renames, moves and restores. ``kind`` says what a path means that several
         families share. With ``follow`` it waits for more, and ends after ``timeout`` seconds without a selected change
-        (None: never). Without it, a step that finds no change until the store's deadline raises DeadlineExceeded: where
-        few are selected, or seen, ``changes_page`` reads a bounded number and says where to go on.
+        (None: never). Without it, a step that finds no change until the store's deadline raises DeadlineExceeded. If
+        few changes are selected, or the user sees few, use ``changes_page``: it reads a bounded number and says where
+        to continue.
 
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
         HistoryGone after a position whose next changes gc has removed: read the tables again. Raises InvalidArgument
@@ -90,7 +91,7 @@ class Timeline(Managers):
         """Return one page of the change feed; ``next_token`` is a position, for ``after``. None: the end for now.
 
         ``kinds`` selects changes of these kinds; ``under`` selects changes of one entity and of what was below it then,
-        or of all that stood below a path; ``kind`` is as for ``changes``. A selection may have fewer items than
+        or of everything that was below a path; ``kind`` is as for ``changes``. A selection may have fewer items than
         ``size``, even none, and a token. Raises as ``changes`` does.
         """
         return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under, kind)
@@ -100,7 +101,7 @@ class Timeline(Managers):
 
         All changes up to it are decided. Raises DeadlineExceeded if another transaction in the database keeps one open.
 
-        ``back``: return an earlier position instead, at once: at most ``back`` changes lie between it and ``before``
+        ``back``: return an earlier position instead, at once. At most ``back`` changes lie between it and ``before``
         (None: the newest one), and gc has removed none of them. So a reader shows the newest changes first. Raises
         InvalidArgument; HistoryGone if another server has taken over that may lack ``before``.
         """
@@ -121,9 +122,10 @@ class Timeline(Managers):
         """Return a read-only view of a replica of ``read_from``: its reads may be old, and say how old.
 
         The view has the readers of the store: ``store.replica().tables.load(path)``. Each of its reads shows all
-        changes up to ``view.position``. ``at_least``: a position that it must show; a replica that has not come so far
-        is waited for, ``wait`` seconds at most, and then the primary is read. All other reads of the store go to the
-        primary. Raises InvalidArgument without ``read_from``, and for a text that is not a position of this database.
+        changes up to ``view.position``. ``at_least``: a position that it must show. The call waits for a replica that
+        has not come so far, ``wait`` seconds at most; then it reads from the primary. All other reads of the store go
+        to the primary. Raises InvalidArgument without ``read_from``, and for a text that is not a position of this
+        database.
         """
         position.check_whole(self._session)
         if self._replicas is None:
@@ -206,9 +208,9 @@ class Timeline(Managers):
         return outcome_of(with_origin(backend.steps(clean_operation_id(operation_id)), backend), backend.origin)
 
     def losses(self, limit: int = 50) -> list[Loss]:
-        """Return who of this process lost to whom of late, the newest first; at most 100 losses are kept.
+        """Return who lost to whom in this process lately, the newest first; at most 100 losses are kept.
 
-        Who won is read from the history of the entity, where that tells it.
+        The winner is read from the history of the entity, if the history shows it.
         """
         from metastore.store.losses import losses  # noqa: PLC0415  (a process imports only what it uses)
 

@@ -110,7 +110,7 @@ class UserStore(BoundStore):
                 continue
 
     def outcome(self, operation_id: UUID | str) -> Outcome:
-        """Return the outcome of one of the user's own operations, if it sees the result; else *unknown*."""
+        """Return the outcome of one of the user's own operations, if it sees the result; otherwise *unknown*."""
         steps = self._session.backend.steps(clean_operation_id(operation_id))
         if not steps or any(step.principal != self._access.who.name for step in steps):
             return Outcome("unknown")

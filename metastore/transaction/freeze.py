@@ -161,7 +161,7 @@ class Freeze(Transaction):
             self._release(self._outer.policy_of(self._call).deadline if failed else GRACE)
 
     def _release(self, seconds: float) -> None:
-        """Remove the mark if no commit did, within so many seconds."""
+        """Remove the mark if no commit did, within this many seconds."""
         if self._is_inherited:
             return
         with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # the mark ends with its ttl

@@ -56,7 +56,8 @@ class InLine:
         self._seen: Seen = {}
         self._read_at = 0.0
         self._began_with: dict[int, Pending] = {}
-        """The entities as the look that found the own turn showed them; each is used once, for its first read."""
+        """The entities as the look that found this operation's turn showed them; each is used once, for its first
+        read."""
         self._door: Door | None = None
         self._ticket: OwnTicket | None = None
         self._at: tuple[int, ...] = ()

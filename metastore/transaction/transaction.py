@@ -119,7 +119,8 @@ class Transaction(Managers):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._inner.backend = _NOT_OPEN
-        # an error of a run must rest on reads that were true at one instant, and that are committed; else it runs again
+        # an error of a run must rest on reads that were true at one instant, and that are committed; otherwise it runs
+        # again
         self._failed = self._line is not None and isinstance(error, Exception) and not self._is_inherited
         if kind is None or self._failed:
             self._commit()

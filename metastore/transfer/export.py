@@ -1,7 +1,7 @@
 """Write an export from one snapshot, so that it shows one instant while other programs write.
 
-Memory: an object for each entity that can have children, and a few hundred documents; never a whole table. On
-PostgreSQL, a read-only transaction, which takes no locks, stays open meanwhile.
+It keeps in memory an object for each entity that can have children, and a few hundred documents; never a whole table.
+On PostgreSQL, a read-only transaction, which takes no locks, stays open meanwhile.
 
 An export that was stopped is continued after the last complete line of its file, if the feed has no new changes.
 

@@ -4,7 +4,7 @@ Lines are committed in chunks. A chunk is all or nothing, and its commit require
 entity that exists with the same content is left alone, so an import that was stopped can be run again. Entities are
 disabled last, because nothing can be written below a disabled entity.
 
-Memory: an object for each entity that can have children, and two chunks.
+It keeps in memory an object for each entity that can have children, and two chunks.
 """
 
 from __future__ import annotations

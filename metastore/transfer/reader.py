@@ -1,7 +1,7 @@
 """Read an export twice: first to check all of it before anything is written, then to write it.
 
-Memory: an object for each entity that can have children, and one line; for catalogs that fold names, see also
-``twice``; for files with ids, see also ``rows``.
+It keeps in memory an object for each entity that can have children, and one line; for catalogs that fold names, see
+also ``twice``; for files with ids, see also ``rows``.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _LONGEST: Final = 64 << 20
 _TAIL: Final = 4096
 """The longest last line of a complete file (bytes)."""
 _SURELY_FITS: Final = MAX_DOC // 8
-"""If a line has at most so many bytes, the size of its document is not checked: the stored JSON is at most six times as
-long.
+"""If a line has at most this many bytes, the size of its document is not checked: the stored JSON is at most six times
+as long.
 """
 _TELL: Final = 1000
 _PLACE: Final = ("slot", "column_id")

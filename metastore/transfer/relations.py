@@ -63,7 +63,7 @@ def relation_lines(
     froms = {visit.row.id: visit for visit in visits}
     rows = list(snapshot.rows("relation", _COLUMNS, _COLUMNS[:5], list(froms)))
     places = _places(snapshot, {row[6] for row in rows}, top)
-    # to keep one document is enough, because the rows are ordered by from_id
+    # keeping one document is enough, because the rows are ordered by from_id
     paths = lru_cache(maxsize=1)(lambda from_id: column_paths(docs.get(from_id)))
     for from_id, kind, slot, column, value, row_id, to_id, version, *audit in rows:
         names = _names(places, to_id, top, root)

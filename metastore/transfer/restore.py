@@ -5,7 +5,7 @@ the file has only live entities. Each row then gets one step of history, its pre
 earlier steps.
 
 A restore that was stopped is continued when it is run again with the same file. Until it is finished, no client can use
-the database (see :mod:`metastore.port.restore`). Memory: the metalakes, and a chunk.
+the database (see :mod:`metastore.port.restore`). It keeps in memory the metalakes, and a chunk.
 """
 
 from __future__ import annotations

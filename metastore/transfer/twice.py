@@ -1,6 +1,6 @@
 """Find names of a file that become equal where the file is imported, because names are folded there.
 
-Memory: 16 bytes and an entry in a set for each entity whose name is folded.
+It keeps in memory 16 bytes and an entry in a set for each entity whose name is folded.
 """
 
 from __future__ import annotations

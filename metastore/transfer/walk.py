@@ -1,6 +1,6 @@
 """Walk the tree in one snapshot, level by level: parents before their children, in chunks.
 
-Memory: one object for each entity that can have children, of two levels at a time.
+It keeps in memory one object for each entity that can have children, of two levels at a time.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Invariant 14: in the order of the feed, the scope versions that a commit notes as its evidence are those of that time. A
 commit that takes a right away increases a scope version: it notes the new one, or it is an exclusive operation, whose
 row has it. Both commits lock the guard before they draw their position, so the feed has the order in which the database
-decided. Memory: two numbers for each entity that is evidence, or whose scope version is known to have grown.
+decided. It keeps in memory two numbers for each entity that is evidence, or whose scope version is known to have grown.
 """
 
 from __future__ import annotations

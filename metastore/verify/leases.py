@@ -2,7 +2,7 @@
 
 Invariant 9: in the order of the feed, every commit under a token comes after the event that granted the token, and
 before the next event of the lease. Commits and events draw their positions while they hold the lease's row, so the feed
-has the order in which the database decided. Memory: a few numbers for each lease.
+has the order in which the database decided. It keeps in memory a few numbers for each lease.
 """
 
 from __future__ import annotations

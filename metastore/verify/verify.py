@@ -16,8 +16,8 @@ The feed is replayed only if gc has removed nothing from it. The other invariant
 in the content.
 
 Everything is read from one snapshot, so concurrent writes cause no false alarms. The streams are ordered by key, and
-merged. Memory: about 24 bytes for each entity, about 1 KB for each one that can have children, and the violations;
-never a whole table. Writers do not wait; on PostgreSQL, vacuum cannot remove rows while verify runs.
+merged. It keeps in memory about 24 bytes for each entity, about 1 KB for each one that can have children, and the
+violations; never a whole table. Writers do not wait; on PostgreSQL, vacuum cannot remove rows while verify runs.
 """
 
 from __future__ import annotations

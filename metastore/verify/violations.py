@@ -65,7 +65,7 @@ def is_container(kind: str) -> bool:
 
 
 class Places:
-    """The places of all entities. Memory: sixteen bytes for each, and an object for each that can have children."""
+    """The places of all entities: 16 bytes of memory for each, and an object for each that can have children."""
 
     def __init__(self, guards: Iterable[tuple[int, int, str, str, bool, int]]) -> None:
         """Take (id, parent_id, kind, name, fold, state) of all guard rows, ordered by id."""

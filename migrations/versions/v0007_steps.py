@@ -1,14 +1,14 @@
 """Steps: what is being dropped in steps (state 3) keeps its name.
 
-The unique index of live names takes in that state. Its condition is an OR: SQLite uses a partial index for
-``state = 0`` only if that is one side of it, and never if it is an IN. PostgreSQL checks the state again then. So that
-it never prefers the other index of names, on a table that was never analyzed, that one leaves the root out: only
-``find`` uses it.
+The unique index of live names includes that state. Its condition is an OR: SQLite uses a partial index for
+``state = 0`` only if that is one side of it, and never if it is an IN. PostgreSQL checks the state again then. The
+other index of names leaves the root out: only ``find`` uses it. So PostgreSQL never prefers that index on a table that
+was never analyzed.
 
 On PostgreSQL the new indexes are built before this revision runs, while writers go on
 (:mod:`metastore.migrations.indexes`); then they take the old ones' names.
 
-Programs of format 6 may no longer use the database. They take the parent of such an entity for empty, let gc delete it,
+Programs of format 6 may no longer use the database. They treat the parent of such an entity as empty, let gc delete it,
 purge it by its entity, and change a column that is being dropped.
 
 Revision ID: 0007

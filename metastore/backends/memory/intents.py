@@ -28,7 +28,7 @@ def _above(tables: Tables, entity_id: int | None) -> Iterator[tuple[int, int]]:
 
 
 def write_down(tables: Tables, entry: Entry, now: int) -> Result:
-    """Note an operation that is not applied; tell how many intents were there before."""
+    """Note an operation that is not applied; return how many intents were there before."""
     check_caller(tables, entry.caller, now)
     take_claim(tables, entry.operation_id, entry.claim)
     if entry.settled is not None and entry.settled not in _above(tables, entry.entity_id):

@@ -47,7 +47,7 @@ def line(tables: Tables, ids: Sequence[int], ticket: int | None, now: int) -> Li
 
 
 def leave(tables: Tables, ids: Sequence[int], ticket: int, gap: float, now: int) -> bool:
-    """Remove a ticket; begin the others' turn."""
+    """Remove a ticket; then the others' turn begins."""
     gone = [entity_id for entity_id in ids if tables.tickets.pop((entity_id, ticket), None) is not None]
     until = now + min(round(gap * 1_000_000), LONGEST_GAP)
     for entity_id in gone if gap > 0 else ():
@@ -76,7 +76,7 @@ def check_tickets(tables: Tables, commit: Commit, now: int) -> None:
 
 
 def check_line(tables: Tables, entity_id: int, ticket: int | None, now: int) -> None:
-    """Refuse a write of an entity for which another ticket waits that is older than the caller's."""
+    """Refuse to write an entity for which an older ticket than the caller's waits."""
     own = tables.tickets.get((entity_id, -1 if ticket is None else ticket))
     for number, one in _standing(tables, entity_id):
         if one.since <= now and (own is None or ticket is None or number < ticket):

@@ -1,9 +1,9 @@
 """The backend for PostgreSQL 14 and later, through psycopg 3.
 
-A commit with one insert (create.py; create_owned.py with its owner), one new document (alter.py) or one entity that is
-moved, dropped or the like (exclusive.py) is one statement. Any other commit (general_commit.py) is one message, hence
-one round trip and one transaction. Each of these files has a statement's SQL, its parameters, and the meaning of its
-rows. This file chooses among them; ``sending.py`` sends them.
+A commit is one statement if it has one insert (create.py; create_owned.py with its owner), one new document (alter.py),
+or one entity that is moved, dropped and so on (exclusive.py). Any other commit (general_commit.py) is one message,
+hence one round trip and one transaction. Each of these files has a statement's SQL, its parameters, and the meaning of
+its rows. This file chooses among them; ``sending.py`` sends them.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ _MEMBERS = {
 
 # Both differences: no member came (a phantom), went or changed since the transaction listed them.
 _LISTING = {owned: fails_unless_seen(members) for owned, members in _MEMBERS.items()}
-"""By whether the members are owned rows."""
+"""The key says whether the members are owned rows."""
 
 
 def checks(commit: Commit, updates: list[Update]) -> list[Statement]:

@@ -156,7 +156,7 @@ class Pool:
         return connection
 
     def _ends(self, connection: Connection) -> Iterator[str]:
-        """Yield the settings that end what a client left behind that is gone, or stopped in the middle of a message."""
+        """Yield the settings that end the leftovers of a client that is gone, or that stopped within a message."""
         longest = min(math.ceil(self._timeout * 1000), _LONGEST - _LATER)
         yield f"SET statement_timeout = {longest}"
         if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:

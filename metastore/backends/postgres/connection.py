@@ -2,7 +2,7 @@
 
 A wait ends by the instant that :func:`metastore.deadlines.until` set, else the store's timeout after the wait began.
 Then the server is asked to stop, and has a moment to report the statement's outcome; only a server without an answer
-leaves the outcome of a commit unknown. A host's name is looked up without an end.
+leaves the outcome of a commit unknown. The look-up of a host's name has no deadline.
 
 An answer counts only if nothing that came with it says that it may not be true later (``doubt.py``).
 """
@@ -59,7 +59,7 @@ class Connection(psycopg.Connection[Any]):
     run: str | None = None
     """The run of the server to which it leads; behind a pooler, the run of the server that answered last."""
     told: Callable[[str], None] | None = None
-    """Behind a pooler, which hides that the server was started again: called with the run that each answer names."""
+    """Behind a pooler, called with the run that each answer names: the pooler hides a restart of the server."""
     asks = False
     """The server is a replica, and a pooler may hide its promotion: so it is asked after each answer."""
 
@@ -117,7 +117,7 @@ class Connection(psycopg.Connection[Any]):
         self.told(self.run)
 
     def doubt(self) -> psycopg.OperationalError | None:
-        """Return the error to raise in place of the answer that came; None: the answer counts."""
+        """Return the error to raise in place of the answer; None: the answer counts."""
         error: psycopg.OperationalError
         if self._doubt.unconfirmed:  # we stopped the statement, because the call's time is over
             error = OutOfTime("no answer in time") if self.stopped else Unconfirmed("no replica confirmed the commit")

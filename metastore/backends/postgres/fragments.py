@@ -137,7 +137,7 @@ NOTED = LeaseParts("", "", ", fences", ", %(note)s::text", "")
 OPERATION_COLUMNS = """writer, generation, operation_id, ordinal, seq, entity_id, version, owner_id, kind, action,
     principal, time, path_before, path_after, changes, scope_version, in_use, doc, digest, parent_id, name, fold,
     state"""
-"""The columns of a row that is history, change event and result at once. The last four say where the entity stood."""
+"""The columns of a row that is history, change event and result at once. The last four say where the entity was."""
 
 WRITER = f"{SCHEMA_FORMAT}::smallint"
 """The format of this program, in each row that has a position: a trigger refuses those of programs that are too old."""

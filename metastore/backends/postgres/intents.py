@@ -126,7 +126,7 @@ FORBID = without_comments(f"""WITH remembered AS MATERIALIZED (
 -- waits for an original in flight, by the primary key, and raises a unique violation if that commits
 INSERT INTO operation (operation_id, ordinal, action, time, attempt)
 SELECT %(operation_id)s::uuid, 0, 'forbidden', {NOW}, 1 FROM remembered WHERE {DURABLE} RETURNING attempt""")
-"""Inserts nothing if gc may have deleted the operation's row in its life; otherwise keeps gc from forgetting more."""
+"""Inserts nothing if gc may have deleted the operation's row meanwhile; otherwise keeps gc from forgetting more."""
 
 # Counting the attempt is the claim: a commit that was sent under an older number finds no row (preludes.CLAIMED).
 FORBID_AGAIN = f"""UPDATE operation SET attempt = coalesce(attempt, 0) + 1, time = {NOW}

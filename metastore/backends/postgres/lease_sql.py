@@ -203,7 +203,7 @@ ROWS = {
     True: _ROWS.format(which="l.name = ANY(%(names)s::text[])"),
     False: _ROWS.format(which='l.name > %(after)s::text COLLATE "C" AND l.owner IS NOT NULL') + " LIMIT %(limit)s",
 }
-"""Shows leases, by whether names are given."""
+"""Shows leases; the key says whether names are given."""
 
 # drawn: one ticket for all names, which is the order of arrival; entered: a row for each name. It locks nothing: the
 # rows are new.

@@ -50,7 +50,7 @@ class Listening:
         self._heard.append(notice.payload)
 
     def wait(self, seconds: float) -> None:
-        """Wait until a notification arrives, or another thread calls :meth:`wake`; at most so long."""
+        """Wait until a notification arrives, or another thread calls :meth:`wake`, for this long at most."""
         self.heard(seconds)
 
     def heard(self, seconds: float) -> list[str]:

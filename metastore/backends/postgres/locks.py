@@ -14,7 +14,7 @@ LOCK_GUARDS = {
     True: "SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR UPDATE",
     False: "SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR KEY SHARE",
 }
-"""Locks guards and checks nothing; by whether they are exclusive."""
+"""Locks guards and checks nothing; the key says whether they are exclusive."""
 
 # FOR SHARE, not FOR KEY SHARE: a read that is validated must wait for every writer, or two transactions that read what
 # the other one writes both commit (write skew). An update of an entity takes FOR NO KEY UPDATE by itself.
@@ -22,7 +22,7 @@ LOCK_ENTITIES = {
     True: "SELECT id FROM entity WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR NO KEY UPDATE",
     False: "SELECT id FROM entity WHERE id = ANY(%(ids)s::bigint[]) ORDER BY id FOR SHARE",
 }
-"""Locks entities and checks nothing; by whether they will be written."""
+"""Locks entities and checks nothing; the key says whether they will be written."""
 
 PATIENCE = "SELECT set_config('lock_timeout', %(patience)s::text, true)"
 """Limits the waits of a message whose first statements lock; the other statements set the limit themselves."""

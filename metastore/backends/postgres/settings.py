@@ -58,7 +58,7 @@ _FOLDER = "substring(pg_relation_filepath('pg_class') FROM '.*/')"
 RUN = f"(extract(epoch FROM pg_postmaster_start_time())::text || ' ' || {_FOLDER})"
 """The run of the server: when it was started, and the folder of the database.
 
-A database that is made again has another folder; VACUUM FULL changes only its files. (To ask for the database's number
+A database that is made again has another folder; VACUUM FULL changes only its files. (Asking for the database's number
 would cost twice as much: the server would plan a query of its own.)
 """
 

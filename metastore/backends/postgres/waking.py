@@ -131,7 +131,7 @@ class Waking:
         self._begin_again()
 
     def wait(self, name: int | UUID, seconds: float, longest: float, clock: Clock) -> None:
-        """Wait until a notice names a ticket or an operation, at most so long."""
+        """Wait until a notice names a ticket or an operation, for this long at most."""
         now, before = SYSTEM.monotonic(), self._waited
         self._waited = now
         if self._ear is None:

@@ -116,7 +116,7 @@ def ways_down(ids: Iterable[int], parents: Mapping[int, int], *, circles: bool =
 
 
 def find_parameters(search: Search) -> dict[str, Any]:
-    """Return the parameters of a search, but for its pattern."""
+    """Return the parameters of a search, except its pattern."""
     shared = {"scope": search.scope, "kind": search.kind, "parent": search.parent, "page_size": search.limit}
     shared |= {"fragment": search.fragment, "most": search.most}
     first, second = search.after
@@ -150,7 +150,7 @@ def child(row: Row) -> Child:
 
 
 def page(rows: Sequence[Row], guards: int, decode: Any) -> RowPage[Any]:
-    """Return a page whose rows are led by the number of guards that held."""
+    """Return a page; each of its rows begins with the number of guards that held."""
     if not rows or rows[0][0] != guards:
         return RowPage(False, [])
     return RowPage(True, [decode(row[1:]) for row in rows if row[1] is not None])

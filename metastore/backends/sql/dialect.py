@@ -31,7 +31,7 @@ class Dialect:
     gathered: str
     """The function that gathers the values of all rows in a JSON array."""
     nested: str
-    """The function that keeps JSON, which a sub-select returns, from being taken for a text."""
+    """The function that keeps JSON, which a sub-select returns, from being read as a text."""
     text: str
     """The suffix that makes a database return JSON as a text."""
     fits: str

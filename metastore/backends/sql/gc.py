@@ -113,7 +113,7 @@ _pg_needless = _needless(
 )
 POSTGRES_PAST_FROM = f"""WITH RECURSIVE {_pg_needless}
 SELECT (SELECT max(seq) FROM batch), max(until) FROM needless"""
-"""The last step that was looked at, and from where on the past is whole if the needless ones go."""
+"""The last step that was looked at, and the position from which the past is whole once the unneeded steps are gone."""
 
 POSTGRES_DELETE_STEPS = without_comments(f"""
 -- The next steps in the feed's order, then those among them that nothing needs any more. All this only reads.

@@ -22,7 +22,7 @@ _BODY = """{0}.version, {0}.doc, CASE WHEN e.id IS NULL THEN f.principal ELSE e.
 
 
 def columns_of(depth: int) -> list[str]:
-    """Return the columns of a path of so many names: see ``decode.lookup_parameters``."""
+    """Return the columns of a path of this many names: see ``decode.lookup_parameters``."""
     return ["f1", "n1", *[f"{which}{n}" for n in range(2, depth + 1) for which in "fnk"]]
 
 

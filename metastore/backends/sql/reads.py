@@ -197,7 +197,7 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""")
 
     @cached_property
     def owned_by_name(self) -> str:
-        """Many owned rows of one kind, each led by the number of its wish (from 0)."""
+        """Many owned rows of one kind, each after the number of its request (from 0)."""
         return self.dialect.statement(f"""SELECT w.n, {OWNED} FROM {self.dialect.owned} JOIN owned o
   ON o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name""")
 
@@ -224,7 +224,7 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""")
 
     @cached_property
     def feed_barest(self) -> str:
-        """The same without the changes too, which may have as much."""
+        """The same, also without the changes, which may be as large."""
         return self.feed_bare.replace("o.changes,", "NULL AS changes,")
 
     def feed_with(self, *, docs: bool, changes: bool) -> str:

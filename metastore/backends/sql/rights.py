@@ -113,7 +113,7 @@ way AS (SELECT {_are_fewer(all_children(""), f"{one} {owned}")} AS owns,
 def _are_fewer(some: str, others: str) -> str:
     """Return an expression: 1 if ``some`` has fewer rows than ``others``, or 0; by order of magnitude, up to a limit.
 
-    Each is counted only a little further than the shorter one is long.
+    Each count ends a little above the length of the shorter way.
     """
     counted = "(SELECT count(*) FROM ({} LIMIT {}) n)"
     levels = "".join(

@@ -16,7 +16,7 @@ SQLITE_NUMBERS = "SELECT last_id, last_seq FROM info"
 
 
 def select(table: str, columns: Sequence[str], order: Sequence[str], among: str | None = None) -> str:
-    """Return the statement for ``columns`` of all rows with a value in the first of ``order``, so ordered.
+    """Return the statement for ``columns`` of all rows with a value in the first of ``order``, in that order.
 
     ``among`` is the dialect's condition that the value is one of the ids in its one parameter.
     """

@@ -1,6 +1,6 @@
 """The tables as this program declares them; the migrations make them, a test compares the two.
 
-``guard``      where each entity stands: its parent, name, state, and the scope version that grows
+``guard``      where each entity is: its parent, name, state, and the scope version that grows
                with any of them. Narrow, because shared guards lock these rows.
 ``entity``     what each entity is: its version and its document.
 ``owned``      rows that belong to one entity: partitions, statistics.
@@ -162,7 +162,7 @@ operation = Table(
     Column("fences", Text),  # under which leases it was committed: JSON, pairs of id and token
     Column("other_id", _Id),  # of a relation: the end that it leads to; owner_id is the end that it goes from
     Column("other_path", Text),  # of a relation: the other end's path
-    # How the row stood after the step, for reads of the past. An owned row is below its owner.
+    # The state of the row after the step, for reads of the past. An owned row is below its owner.
     Column("parent_id", _Id),
     Column("name", _Name),
     Column("fold", Boolean),

@@ -78,7 +78,7 @@ THEIR_TURN = f"(quiet_until > :now AND quiet_until <= :now + {LONGEST_QUIET})"
 
 A turn that would last too long dates from before the clock was set back.
 """
-# What an exclusive operation checks before it goes on: its own scope version, a mark, the others' turn.
+# An exclusive operation checks this before it goes on: its own scope version, a mark, the others' turn.
 STAND = f"SELECT scope_version, mark, {THEIR_TURN} FROM guard WHERE id = :id"
 
 

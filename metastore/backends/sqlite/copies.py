@@ -1,7 +1,7 @@
 """Copy a SQLite database into one file, and restore the database from such a file.
 
 A database is more than its file: it has a log (``-wal``) beside it. SQLite writes the copy, with what is in the log. A
-copy is put back only while no program has the database open, and the log of the state before it goes: SQLite would
+copy is put back only while no program has the database open, and the log of the former state is removed: SQLite would
 replay it over the copy.
 """
 

@@ -13,7 +13,8 @@ its changes one after the other. If the transaction fails as a whole, each of th
 error. An error of the COMMIT itself is the answer to all.
 
 A thread leads while its block runs (:mod:`metastore.block`). If an interrupt ends the block, the waiting threads see
-that nobody leads, and one of them begins. A change whose own thread an interrupt met in the queue is not made.
+that nobody leads, and one of them begins. If an interrupt met a change's own thread in the queue, the change is not
+made.
 """
 
 from __future__ import annotations

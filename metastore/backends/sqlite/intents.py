@@ -54,7 +54,7 @@ SELECT 1 FROM up WHERE id = ? AND scope_version = ?"""
 
 
 def write_down(connection: Any, entry: Entry, now: int) -> Result:
-    """Note an operation that is not applied; tell how many intents were there before."""
+    """Note an operation that is not applied; return how many intents were there before."""
     take_row(connection, entry.caller, entry.operation_id, entry.claim, now)
     settled = entry.settled
     if settled is not None and connection.execute(_SETTLED, (entry.entity_id, *settled)).fetchone() is None:

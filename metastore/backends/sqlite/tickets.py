@@ -39,7 +39,7 @@ def stands(connection: Any, entity_id: int, now: int) -> bool:
 
 
 def check_line(connection: Any, entity_id: int, ticket: int | None, now: int) -> None:
-    """Refuse a write of an entity for which another ticket waits that is older than the caller's."""
+    """Refuse to write an entity for which an older ticket than the caller's waits."""
     if connection.execute(_HINDERS, {"id": entity_id, "own": ticket, "now": now}).fetchone():
         raise PreconditionFailed("ticket", entity_id)
 
@@ -63,7 +63,7 @@ def line(rows: Callable[[str, Any], list[Any]], ids: Sequence[int], ticket: int 
 
 
 def leave(connection: Any, ids: Sequence[int], ticket: int, gap: float, now: int) -> bool:
-    """Remove a ticket; begin the others' turn."""
+    """Remove a ticket; then the others' turn begins."""
     sql = """DELETE FROM ticket WHERE number = ? AND entity_id IN (SELECT value FROM json_each(?))
       RETURNING entity_id"""
     gone = connection.execute(sql, (ticket, json.dumps(list(ids)))).fetchall()

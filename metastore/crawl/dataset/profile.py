@@ -49,7 +49,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Profiled:
-    """A table with its profile. ``fresh``: the table was read; else nothing had changed."""
+    """A table with its profile. ``fresh``: the table was read; otherwise nothing had changed."""
 
     path: str
     rows: int

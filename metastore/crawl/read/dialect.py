@@ -2,8 +2,8 @@
 
 The delimiter is the one of ``, ; tab |`` that cuts the most rows of a sample into the same number of fields. The first
 row is a header if it looks different from the rows below: they have numbers, dates or booleans where it has none. If
-all is text, it is a header if its cells are distinct. Without a header columns are named as Spark names them, ``_c0``
-…; so is a column whose header is empty (a data frame's index).
+all cells are text, the first row is a header if its cells are distinct. Without a header columns are named as Spark
+names them, ``_c0`` …; so is a column whose header is empty (a data frame's index).
 
 If the text goes on after the sample, its last row may be cut off, so it is ignored. Only whole rows decide: if there
 are fewer than two, a larger sample is needed.

@@ -1,7 +1,7 @@
 """Find each entity's place in Gravitino: its id there, and the ids of the metalake, catalog and schema above it.
 
 An imported entity keeps Gravitino's id. Any other entity gets an id that is computed from the store's id, so that every
-export gives the same one. Memory: one entry for each entity.
+export gives the same one. It keeps one entry in memory for each entity.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compare the store with the result of an import from Gravitino: field by field, row by row, relation by relation.
 
 So the report names every loss: a value that Gravitino's row cannot hold, or that the database changes, reads back
-differently. Memory: a hash for each entity.
+differently. It keeps a hash in memory for each entity.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ Parts = dict[str, list[Row]]
 
 
 class Past(NamedTuple):
-    """An earlier version. ``audit``: who wrote it and when, if its rows say that; else who made the entity."""
+    """An earlier version. ``audit``: who wrote it and when, if its rows say that; otherwise who made the entity."""
 
     version: int
     thing: Thing

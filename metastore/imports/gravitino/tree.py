@@ -1,6 +1,6 @@
 """Read the names and places of all live entities of a metalake, without documents, and report the orphans.
 
-Memory: one entry for each live entity.
+It keeps one entry in memory for each live entity.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SetRepresentation(EntityChange):
-    """Set the view's query in one dialect; a query that is there already is replaced."""
+    """Set the view's query in one dialect; an existing query is replaced."""
 
     dialect: str
     text: str

@@ -1,6 +1,6 @@
 """The book of leases as objects with conditional writes: one lock file per name, changed by compare-and-swap.
 
-To acquire takes one read and one write; to renew or release takes one write, unless another process wrote meanwhile.
+Acquiring takes one read and one write; renewing or releasing takes one write, unless another process wrote meanwhile.
 Lock files are never deleted, so tokens never decrease. To fence a store's commits, the book notes the token in the
 store (``notes``) after the lock file names the holder and before the caller gets the lease. It notes the next token
 when the lease is released or broken. The lock file decides: a process that it no longer names notes no token and gets

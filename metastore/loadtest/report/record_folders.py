@@ -15,7 +15,7 @@ _NUMBERED: Final = re.compile(r"clients-(\d+)")
 
 
 def record_folders(folder: Path) -> tuple[Path, ...]:
-    """Return ``folder`` if it holds the records of a run; else its folders clients-<n> that do, ordered by n."""
+    """Return ``folder`` if it holds the records of a run; otherwise its folders clients-<n> that do, ordered by n."""
     if (folder / "operations").is_dir():
         return (folder,)
     numbered = [

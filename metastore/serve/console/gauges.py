@@ -21,7 +21,7 @@ __all__ = ["Gauges"]
 _KEPT: Final = 120
 """How many moments are kept: two minutes."""
 _DATABASE: Final = 10.0
-"""How old the figures of the database may be (seconds): to count them costs more than a look at the feed."""
+"""How old the figures of the database may be (seconds): counting them costs more than a look at the feed."""
 _MOST: Final = 50
 _HOT: Final = 10
 _CAUSES: Final[Mapping[str, str]] = {

@@ -2,7 +2,7 @@
 
 Options: ``url`` (else METASTORE_URL), ``table``, ``at`` (a position, or a time in ISO 8601), ``partitions``, ``kinds``
 and ``columns`` (words, separated by commas), ``under`` (a path), ``after`` and ``until`` (positions). The URL
-``env:NAME`` names an environment variable of driver and executors, so that no password travels in a plan. A stream of
+``env:NAME`` names an environment variable of driver and executors, so that no plan contains a password. A stream of
 ``changes`` has ``start`` (beginning, now, or a position) and ``maxChanges``. docs/pipeline.md has all of them.
 
 The source takes no filters from Spark. Spark keeps one planned read for each ``load()``. A filter that the source took

@@ -1,4 +1,4 @@
-"""Requests that travel together on PostgreSQL: one message for many, its statements, and the meaning of their rows.
+"""Send many requests in one message to PostgreSQL: its statements, and the meaning of their rows.
 
 The members of a batch are independent of each other. So no single gate guards all writes, as in a commit: each written
 row joins the result of its own member. The locks are taken in the order of every other statement: guards by id, then

@@ -122,7 +122,8 @@ _ALTER: Final = {
     for skip in (False, True)
     for turn in (False, True)
 }
-"""By whether it skips locked rows, and whether it has a ticket: statements without one have no cost for it."""
+"""The key says whether the statement skips locked rows, and whether it has a ticket: statements without a ticket pay
+nothing for it."""
 
 
 def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> Statement:
