@@ -119,6 +119,9 @@ class Transaction(Managers):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._inner.backend = _NOT_OPEN
+        if self._line is not None:
+            # before the commit: a run that loses there has taken that time too, and the next turn must last as long
+            self._line.took(self._outer.clock.monotonic() - self.began)
         # an error of a run must rest on reads that were true at one instant, and that are committed; else it runs again
         self._failed = self._line is not None and isinstance(error, Exception) and not self._is_inherited
         if kind is None or self._failed:
@@ -319,9 +322,6 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             transaction.enter_line()
             with transaction:
                 result = fn(transaction)
-                # measured before the commit: a run that loses there has taken that time too, and the next turn must
-                # last as long
-                line.took(session.clock.monotonic() - transaction.began)
         except Exception as error:
             if transaction.refused:
                 raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
