@@ -204,7 +204,7 @@ class Transaction(Managers):
 
     def _to_send(self) -> Commit:
         """Return everything that was read and written; after an error of the block, what was read."""
-        commit = self._overlay.reads_value(self._id) if self._failed else self._overlay.commit_value(self._id)
+        commit = self._overlay.commit_value(self._id, failed=self._failed)
         if self._outer.access is not None:
             commit = with_evidence(commit, self._outer.access)
         if self._failed:
