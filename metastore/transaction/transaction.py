@@ -225,8 +225,9 @@ class Transaction(Managers):
         if self._overlook:
             return commit
         line = self._line
-        if line is not None and line.ticket is not None:
-            commit = replace(commit, ticket=line.ticket.number, leaves=line.leaves(line.ticket))
+        ticket = None if line is None else line.ticket
+        if line is not None and ticket is not None:
+            commit = replace(commit, ticket=ticket.number, leaves=line.leaves(ticket))
             return carrying(self._outer, commit, line.seen)
         return carrying(self._outer, commit) if self._carry else commit
 
@@ -320,6 +321,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
         transaction = last = Transaction(session, call, line, session.clock.operation_id())
         try:
             transaction.enter_line()
+            line.begin()
             with transaction:
                 result = fn(transaction)
         except Exception as error:
@@ -327,6 +329,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
                 raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
             raise
         finally:
+            line.end()
             chained.ended()
             transaction.leave_scope()
         return result
