@@ -8,6 +8,8 @@ row: their scope is marked instead, so that others step aside.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Final
 from uuid import UUID
 
 from metastore.combine.lane import Term
@@ -40,6 +42,8 @@ _LONGEST_BAR = 5.0
 """How long a scope stays marked at most (seconds)."""
 _FRESH = 0.005
 """After a longer run, the transaction looks again for changes that others have announced (seconds)."""
+_running: Final[ContextVar[InLine | None]] = ContextVar("metastore_line", default=None)
+"""The place of the innermost function that runs. One whose function has ended holds no ticket."""
 
 
 class InLine:
@@ -49,6 +53,8 @@ class InLine:
         self._session = session
         self.chained = InChain(session, None) if chained is None else chained
         """The part of the runs in a chain; None: they take part in no chain."""
+        self._around = _running.get()
+        """The place of the function that has called this one."""
         self._ids: set[int] = set()
         self._barred: int | None = None
         self._ends = ends
@@ -78,6 +84,8 @@ class InLine:
     def _take(self) -> None:
         """Wait for the turn on all entities that are known: first in the process, then among the processes."""
         ids = tuple(sorted(self._ids))
+        if self._lent is not None:
+            return  # it would wait for the function that has called this one, which waits for it
         if self._at != ids:
             # a transaction that needs more entities gives its tickets up first: each wait is for an older ticket
             self.leave()
@@ -105,12 +113,26 @@ class InLine:
     @property
     def ticket(self) -> OwnTicket | None:
         """The ticket on which the run goes; None: it has none."""
-        return None if self._ticket is None or self._ticket.number is None else self._ticket
+        return self._lent if self._ticket is None or self._ticket.number is None else self._ticket
+
+    @property
+    def _lent(self) -> OwnTicket | None:
+        """The ticket for these entities of a function around this one."""
+        ticket = None if self._around is None else self._around.ticket
+        return ticket if ticket is not None and self._ids and self._ids.issubset(ticket.ids) else None
+
+    def begin(self) -> None:
+        """Note that the function begins: the runs inside of it go on its ticket."""
+        _running.set(self)
+
+    def end(self) -> None:
+        """Note that the function has ended."""
+        _running.set(self._around)
 
     def leaves(self, ticket: OwnTicket) -> tuple[int, ...]:
         """Return the entities from which the commit removes the ticket; (): the turn goes on, or needs a gap."""
         goes_on = self._door is not None and self._door.goes_on
-        return () if goes_on or not ticket.is_short else ticket.ids
+        return () if goes_on or ticket is not self._ticket or not ticket.is_short else ticket.ids
 
     def meet(self, lookups: Sequence[Lookup], ids: Sequence[int]) -> dict[Lookup, Record]:
         """Take a ticket before the first read of a run, if the entity is known to be hot.

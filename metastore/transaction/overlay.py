@@ -80,14 +80,11 @@ class Overlay(Reads):
 
     # --- the transaction as a commit
 
-    def commit_value(self, operation_id: UUID) -> Commit:
-        """Return everything that was read and written as one commit."""
-        commit = self._reads.commit(operation_id, self._principal, self._writes, self._family)
+    def commit_value(self, operation_id: UUID, *, failed: bool = False) -> Commit:
+        """Return everything that was read and written as one commit; after an error of the block, what was read."""
+        writes = () if failed else self._writes
+        commit = self._reads.commit(operation_id, self._principal, writes, self._family)
         return replace(commit, run=self._origin.run)
-
-    def reads_value(self, operation_id: UUID) -> Commit:
-        """Return the reads as a commit that writes nothing."""
-        return self._reads.commit(operation_id, self._principal, (), self._family)
 
     def require(self, entity_id: int, scope_version: int) -> None:
         """Note a scope that the transaction has frozen: its commit always guards that scope."""

@@ -45,7 +45,10 @@ class ReadSet:
     def commit(
         self, operation_id: UUID, principal: str | None, writes: Sequence[Write], family_of: Callable[[int], str]
     ) -> Commit:
-        """Return the commit that applies ``writes`` if everything that was read is still so."""
+        """Return the commit that applies ``writes`` if everything that was read is still so.
+
+        Without writes it counts up no scope version.
+        """
         updates = [w for w in writes if isinstance(w, Update)]
         written, exclusive = {w.id for w in updates}, {w.id for w in updates if w.scope_version is not None}
         absent = self.absent - set(_taken(writes, family_of))
@@ -53,9 +56,10 @@ class ReadSet:
         children = [c for c in self.children if c.parent_id not in emptied]
         under: list[Absent | Listing | Children | Newest] = [*absent, *self.listings.values(), *children, *self.newest]
         barred = {r.parent_id for r in under} | {r.id for r in self.relations.values()}
-        barred |= self.bumped
+        bumped = self.bumped if writes else set()
+        barred |= bumped
         guards = [
-            Guard(i, scope, exclusive=i in barred, bump=i in self.bumped)
+            Guard(i, scope, exclusive=i in barred, bump=i in bumped)
             for i, scope in self.guards.items()
             if i not in exclusive
         ]

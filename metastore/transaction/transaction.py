@@ -119,6 +119,9 @@ class Transaction(Managers):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._inner.backend = _NOT_OPEN
+        if self._line is not None:
+            # before the commit: a run that loses there has taken that time too, and the next turn must last as long
+            self._line.took(self._outer.clock.monotonic() - self.began)
         # an error of a run must rest on reads that were true at one instant, and that are committed; otherwise it runs
         # again
         self._failed = self._line is not None and isinstance(error, Exception) and not self._is_inherited
@@ -202,11 +205,11 @@ class Transaction(Managers):
 
     def _to_send(self) -> Commit:
         """Return everything that was read and written; after an error of the block, what was read."""
-        if self._failed:
-            return replace(self._overlay.reads_value(self._id), claim=self._claim, held=self._mark.held)
-        commit = self._overlay.commit_value(self._id)
+        commit = self._overlay.commit_value(self._id, failed=self._failed)
         if self._outer.access is not None:
             commit = with_evidence(commit, self._outer.access)
+        if self._failed:
+            return replace(commit, claim=self._claim, held=self._mark.held)
         return replace(
             commit,
             claim=self._claim,
@@ -223,8 +226,9 @@ class Transaction(Managers):
         if self._overlook:
             return commit
         line = self._line
-        if line is not None and line.ticket is not None:
-            commit = replace(commit, ticket=line.ticket.number, leaves=line.leaves(line.ticket))
+        ticket = None if line is None else line.ticket
+        if line is not None and ticket is not None:
+            commit = replace(commit, ticket=ticket.number, leaves=line.leaves(ticket))
             return carrying(self._outer, commit, line.seen)
         return carrying(self._outer, commit) if self._carry else commit
 
@@ -318,16 +322,15 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
         transaction = last = Transaction(session, call, line, session.clock.operation_id())
         try:
             transaction.enter_line()
+            line.begin()
             with transaction:
                 result = fn(transaction)
-                # measured before the commit: a run that loses there has taken that time too, and the next turn must
-                # last as long
-                line.took(session.clock.monotonic() - transaction.began)
         except Exception as error:
             if transaction.refused:
                 raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
             raise
         finally:
+            line.end()
             chained.ended()
             transaction.leave_scope()
         return result

@@ -250,6 +250,19 @@ class TestRun:
         assert raised.value.args[0] == seen[-1]
         assert len(seen) == 2
 
+    def test_one_that_raises_writes_nothing(self, ground: Ground) -> None:
+        """Not even the scope version that a change of rights counts up."""
+        store, user = ground.store, ground.store.users.create(("m", "ann"))
+        role = store.roles.create("m.reader")
+
+        def fail(tx: Any) -> None:
+            tx.roles.assign(role, user)
+            raise KeyError
+
+        with pytest.raises(KeyError):
+            store.run(fail)
+        assert store.users.load(user).scope_version == user.scope_version
+
     def test_one_that_raises_waits_in_line_too(self, ground: Ground) -> None:
         """Its reads are validated as by a commit, so others cannot make it run again for ever."""
         store, runs = ground.store, list[int]()

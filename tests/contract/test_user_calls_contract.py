@@ -246,6 +246,29 @@ def test_a_transaction_lists_and_takes_names_beside_hidden_ones(lake: Lake, ann:
     assert lake.store.verify() == []
 
 
+def test_an_error_of_a_run_rests_on_the_rights_of_one_instant(lake: Lake, ann: Store) -> None:
+    """A user sees one of two tables at each instant; a function that sees each before and after the swap runs again."""
+    store, runs, user = lake.store, list[tuple[bool, bool]](), lake.store.users.load(("lake", "ann@corp"))
+    denied = ("select_table", "table", "lake.sales.eu.orders"), ("select_table", "table", "lake.sales.eu.refunds")
+    no_orders, no_refunds = (lake.role(on, (word, kind, on), deny=True) for word, kind, on in denied)
+    store.roles.unassign(no_orders, user)
+
+    def swap(tx: Any) -> None:
+        tx.roles.unassign(no_refunds, user)
+        tx.roles.assign(no_orders, user)
+
+    def look(tx: Any) -> None:
+        before = tx.tables.exists("lake.sales.eu.orders")
+        if not runs:
+            store.run(swap)
+        runs.append((before, tx.tables.exists("lake.sales.eu.refunds")))
+        raise KeyError(runs[-1])
+
+    with pytest.raises(KeyError):
+        ann.run(look)
+    assert runs == [(True, True), (False, True)]
+
+
 def test_a_conflict_names_nothing_hidden(lake: Lake, ann: Store) -> None:
     with pytest.raises(ms.VersionConflict) as caught, ann.transaction() as tx:  # noqa: PT012
         tx.tables.exists(HIDDEN)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+
+import pytest
 
 import metastore as ms
 from metastore.transaction.transaction import Transaction
@@ -41,3 +45,32 @@ def test_a_function_that_works_for_long_runs_a_few_times(postgres_url: str) -> N
                 writer.result()
         assert len(runs) <= 8
         assert store.tables.load("m.c.s.t").comment == f"run {len(runs)}"
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_its_place_in_line_lasts_as_long_as_its_work(monkeypatch: pytest.MonkeyPatch, raises: bool) -> None:
+    runs, patience = list[int](), list[float]()
+    with ms.open("memory://") as store:
+        store.metalakes.create("m")
+        backend = store._session.backend
+        queue = backend.queue
+
+        def noted(ids: Sequence[int], seconds: float) -> int:
+            patience.append(seconds)
+            return queue(ids, seconds)
+
+        monkeypatch.setattr(backend, "queue", noted)
+
+        def work(tx: Transaction) -> None:
+            runs.append(tx.metalakes.load("m").version)
+            if len(runs) == 1:
+                store.metalakes.alter("m", ms.SetComment("another caller"))
+                time.sleep(_WORK)
+            tx.metalakes.alter("m", ms.SetComment("mine"))
+            if raises:
+                raise KeyError
+
+        with pytest.raises(KeyError) if raises else nullcontext():
+            store.run(work)
+    assert runs == [1, 2]
+    assert patience[0] >= 4 * _WORK
