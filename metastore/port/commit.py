@@ -75,7 +75,7 @@ class Commit:
     advance: Advance | None = None
     """The position of a consumer, which this commit moves.
 
-    If it writes nothing else, it leaves a row of its operation ("unchanged", :data:`MOVED`), which settles a lost answer.
+    If it writes nothing else, it leaves a row ("unchanged", :data:`MOVED`) of its operation, to settle a lost answer.
     """
     evidence: tuple[tuple[int, int], ...] = ()
     """The guards (id, scope version) on which a user's right to this operation rests.
