@@ -156,10 +156,23 @@ class Consumer:
         self._move(_start(self._session, start))
 
     def _move(self, to: int) -> None:
-        seq = self._seq
-        if not self._session.backend.readers.move_consumer(self.name, seq, to):
-            raise self._moved(seq)
-        self._seq = to
+        self._advance(self._seq, lambda _: to, Call())
+
+    def _advance(self, seq: int, fn: Callable[[Transaction], int], call: Call) -> None:
+        """Move from ``seq`` to the position that ``fn`` returns, in one commit with its writes.
+
+        A commit has an operation, which says whether a move without an answer was made.
+        """
+
+        def effect(tx: Transaction) -> int:
+            row = self._session.backend.readers.consumer(self.name)
+            if row is None or row.seq != seq:
+                raise self._moved(seq)
+            to = fn(tx)
+            tx.advance = Advance(self.name, seq, to)
+            return to
+
+        self._seq = run_transaction(self._session, effect, call)
 
     def run(
         self,
@@ -178,24 +191,17 @@ class Consumer:
         ``read`` and of ``fn``.
         """
         function(fn, "what a consumer runs")
-        call = Call(lease=lease)
         seq = self._seq  # a local copy: another thread may move the consumer meanwhile
         batch = self._after(seq, limit, unreadable)
         if not batch:
             return 0
-        to = seq
 
-        def effect(tx: Transaction) -> None:
-            nonlocal to
+        def effect(tx: Transaction) -> int:
             to = self._end_of(batch)
-            tx.advance = Advance(self.name, seq, to)
-            row = self._session.backend.readers.consumer(self.name)
-            if row is None or row.seq != seq:
-                raise self._moved(seq)
             fn(tx, batch)
+            return to
 
-        run_transaction(self._session, effect, call)
-        self._seq = to
+        self._advance(seq, effect, Call(lease=lease))
         return len(batch)
 
     def _end_of(self, batch: list[Change]) -> int:

@@ -12,10 +12,10 @@ If a chunk fails, those before it stay; the same call, repeated, does the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from metastore.clock import process_id
-from metastore.errors import EntityAlreadyExists, EntityNotFound, VersionConflict
+from metastore.errors import EntityAlreadyExists, EntityNotFound, MetastoreError, VersionConflict
 from metastore.feed.feed import newest_up_to, number_in
 from metastore.feed.position import now
 from metastore.managers.target import Target
@@ -131,4 +131,5 @@ def _pinned(session: Session, to: int) -> Iterator[str]:
         yield pin
     finally:
         if process == process_id():  # a hook may have forked: the pin belongs to the parent
-            session.backend.readers.unpin(pin)
+            with suppress(MetastoreError):  # the pin expires; an error would say that the revert had failed
+                session.backend.readers.unpin(pin)

@@ -15,7 +15,7 @@ preconditions, ``writes.py`` the writes. ``intents.py`` has the operations that 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 from uuid import UUID
 
 from metastore.port.conditions import Caller, Guard, LeaseToken, Read
@@ -23,7 +23,10 @@ from metastore.port.intents import Help
 from metastore.port.value import value
 from metastore.port.writes import Advance, Result, Update, Write
 
-__all__ = ["Cause", "Commit", "CommitOutcome", "Committed", "Conflicted", "Unknown"]
+__all__ = ["MOVED", "Cause", "Commit", "CommitOutcome", "Committed", "Conflicted", "Unknown"]
+
+MOVED: Final = '{"value": null}'
+"""The result of a commit that only moves a consumer."""
 
 
 @value
@@ -70,7 +73,10 @@ class Commit:
     """How long to wait for others' locks (milliseconds) before the commit conflicts ("busy"); None: until the deadline.
     """
     advance: Advance | None = None
-    """The position of a consumer, which this commit moves."""
+    """The position of a consumer, which this commit moves.
+
+    If it writes nothing else, it leaves a row ("unchanged", :data:`MOVED`) of its operation, to settle a lost answer.
+    """
     evidence: tuple[tuple[int, int], ...] = ()
     """The guards (id, scope version) on which a user's right to this operation rests.
 

@@ -161,8 +161,5 @@ class Readers(Protocol):
     def add_consumer(self, name: str, seq: int) -> ConsumerRow:
         """Insert a consumer at a position; return it, or the one that has the name already."""
 
-    def move_consumer(self, name: str, seq: int, to: int) -> bool:
-        """Compare-and-swap the position of a consumer; False: it is no longer at ``seq``."""
-
     def drop_consumer(self, name: str) -> bool:
         """Remove a consumer; False: no such consumer exists."""

@@ -20,6 +20,7 @@ from metastore.errors import InvalidArgument
 from metastore.transaction.transaction import Transaction
 from tests.progress.replica import Replica, primary
 from tests.servers.process import wait_until
+from tests.servers.proxy import PostgresProxy
 
 COUNTS = """
 import sys, time, metastore as ms
@@ -91,6 +92,22 @@ def test_instances_that_are_killed_at_any_moment(server: str, request: pytest.Fi
             for instance in instances:
                 instance.kill()
         assert order(store) == [f"t{n}" for n in range(30)]
+        assert store.verify() == []
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("cut", ["cut_after_send", "cut_before_send"])
+@pytest.mark.parametrize("move", ["commit", "reset", "run"])
+def test_a_move_without_an_answer(postgres_url: str, postgres_address: tuple[str, int], move: str, cut: str) -> None:
+    """The caller must not hear that another instance was faster: it would discard what no instance reads again."""
+    with PostgresProxy(*postgres_address) as proxy, ms.open(proxy.url_for(postgres_url)) as store:
+        seed(store)
+        consumer = store.consumers.get("c", start="beginning")
+        newest = consumer.read()[-1].position
+        order = getattr(proxy, cut)(lambda message: b"UPDATE consumer" in message)
+        consumer.run(lambda tx, changes: None) if move == "run" else getattr(consumer, move)(newest)
+        assert order.fired.is_set()
+        assert store.consumers.get("c").position == consumer.position == newest
         assert store.verify() == []
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
-from metastore.errors import EntityAlreadyExists, InvalidArgument, MetastoreError
+from metastore.errors import BackendUnavailable, EntityAlreadyExists, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Owned
 from metastore.kinds.kind import OwnedKind, to_json
 from metastore.kinds.registry import KINDS
@@ -20,6 +20,7 @@ from metastore.managers.owned_rows import Row
 from metastore.past import revert as reverting
 from metastore.past.undo import Undoing
 from tests.contract import boards
+from tests.operation.ground import session_of
 from tests.past import test_relations as relations
 from tests.past.test_as_of import grown
 from tests.past.test_diff import shown
@@ -254,6 +255,21 @@ def test_chunks_that_failed_are_done_by_the_next_call(lake: Store, monkeypatch: 
     assert {(change.path_after or "")[6:] for change in lake.changes(after=half)} == left  # the others stay as they are
     assert {key: row[2] for key, row in tree(lake).items()} == {key: row[2] for key, row in then.items()}
     assert [t.comment for t in lake.tables.list("m.c.s")] == [None] * 12
+
+
+def test_a_revert_that_is_done_is_no_error(lake: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database is away when the pin is to be removed: the pin expires."""
+    before = lake.position()
+    schema = lake.schemas.create("m.c.s")
+    monkeypatch.setattr(reverting, "_ATOMIC", 0)
+
+    def away(*_: Any) -> bool:
+        raise BackendUnavailable("the network is down")
+
+    monkeypatch.setattr(type(session_of(lake).backend.readers), "unpin", away)
+    lake.revert("m.c", to=before)
+    assert not lake.schemas.exists(schema.path)
+    assert [pin.expires_at is None for pin in lake.pins()] == [False]
 
 
 @pytest.mark.long

@@ -18,7 +18,7 @@ from metastore.backends.memory.tables import TAKEN, Body, Stand, Tables
 from metastore.backends.memory.tickets import check_tickets
 from metastore.backends.precondition import PreconditionFailed, of_found
 from metastore.port.backend import DRIFT
-from metastore.port.commit import Commit
+from metastore.port.commit import MOVED, Commit
 from metastore.port.conditions import (
     DROPPED,
     LIVE,
@@ -68,11 +68,20 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
         tables.steps[:] = [
             s._replace(through=last) if s.operation_id == commit.operation_id else s for s in tables.steps
         ]
-    if claimed is not None and not any(results):
-        tables.steps.append(claimed)  # no row replaces the tombstone, so it stays
+    if not any(results):
+        _keep_row(tables, commit, claimed, now)
     if commit.held is not None and tables.stands[commit.held].mark == commit.operation_id:
         tables.stands[commit.held] = tables.stands[commit.held].unmarked(now)
     return results
+
+
+def _keep_row(tables: Tables, commit: Commit, claimed: Step | None, now: int) -> None:
+    """Leave a row for a commit that wrote no other: it moved a consumer, or the claimed tombstone stays."""
+    if commit.advance is not None:
+        row = (commit.operation_id, 0, None, None, None, None, None, "unchanged", commit.principal, now)
+        tables.steps.append(Step(*row, result=MOVED))
+    elif claimed is not None:
+        tables.steps.append(claimed)
 
 
 def check_caller(tables: Tables, caller: Caller | None, now: int) -> None:

@@ -218,15 +218,5 @@ class MemoryReaders:
     def add_consumer(self, name: str, seq: int) -> ConsumerRow:
         return self._look(lambda tables, now: tables.consumers.setdefault(name, ConsumerRow(name, seq, now, now)))
 
-    def move_consumer(self, name: str, seq: int, to: int) -> bool:
-        def move(tables: Tables, now: int) -> bool:
-            row = tables.consumers.get(name)
-            if row is None or row.seq != seq:
-                return False
-            tables.consumers[name] = row._replace(seq=to, moved_at=now)
-            return True
-
-        return self._look(move)
-
     def drop_consumer(self, name: str) -> bool:
         return self._look(lambda tables, _: tables.consumers.pop(name, None) is not None)

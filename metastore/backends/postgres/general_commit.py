@@ -15,13 +15,13 @@ from metastore.backends.postgres import parameters
 from metastore.backends.postgres import relations as relation_parts
 from metastore.backends.postgres.carry import help_must
 from metastore.backends.postgres.checks import checks
-from metastore.backends.postgres.general_commit_sql import ADVANCE, BUMP, RELEASE, THROUGH, statement_of
+from metastore.backends.postgres.general_commit_sql import ADVANCE, BUMP, KEEP, RELEASE, THROUGH, statement_of
 from metastore.backends.postgres.general_shape import Shape
 from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIENCE, lock_in_order, mixed
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.tickets import PASSED
 from metastore.names import fold, parse_path
-from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
+from metastore.port.commit import MOVED, Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.conditions import Expect, Guard
 from metastore.port.note import note_below, note_of
 from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
@@ -89,6 +89,8 @@ def statements(commit: Commit) -> list[Statement]:
     after += [Statement(PASSED, {"ids": plain(commit.leaves), "own": commit.ticket})] if commit.leaves else []
     if len(ordinals) > 1:
         after.append(Statement(THROUGH, {"operation_id": commit.operation_id}))
+    if commit.advance is not None and not commit.writes:
+        after.append(Statement(KEEP, {"operation_id": commit.operation_id, "result": MOVED}))
     return [*before, *[_statement(commit, stage) for stage in stages], *after]
 
 

@@ -31,7 +31,7 @@ from metastore.backends.postgres.relations import DONE_RELATIONS, LOCKED_RELATIO
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
 
-__all__ = ["ADVANCE", "BUMP", "RELEASE", "THROUGH", "statement_of"]
+__all__ = ["ADVANCE", "BUMP", "KEEP", "RELEASE", "THROUGH", "statement_of"]
 
 
 # After the statements of a commit whose mark is on a guard that none of them changes. The quiet time that follows
@@ -48,6 +48,9 @@ ADVANCE = f"""WITH moved AS (
   WHERE name = %(name)s::text AND seq = %(seq)s::bigint AND {DURABLE} RETURNING 1)
 SELECT ln(CASE WHEN EXISTS (SELECT FROM moved) THEN 1 ELSE 0 END)"""
 """Moves a consumer of the feed, by compare-and-swap."""
+KEEP = f"""INSERT INTO operation (operation_id, ordinal, action, result, time)
+SELECT %(operation_id)s::uuid, 0, 'unchanged', %(result)s::text, {NOW} WHERE {DURABLE}"""
+"""The row of a commit that only moves a consumer: without it nobody could tell whether a move was applied."""
 
 THROUGH = f"""UPDATE operation
 SET through = (SELECT max(seq) FROM operation WHERE operation_id = %(operation_id)s::uuid)

@@ -35,8 +35,6 @@ _UNPIN = f"DELETE FROM pin WHERE name = %(name)s::text AND {DURABLE} RETURNING 1
 _CONSUMERS = "SELECT name, seq, created_at, moved_at FROM consumer"
 _ADD = f"""INSERT INTO consumer (name, seq, created_at, moved_at)
   SELECT %(name)s::text, %(seq)s::bigint, {NOW}, {NOW} WHERE {DURABLE} ON CONFLICT (name) DO NOTHING RETURNING 1"""
-_MOVE = f"""UPDATE consumer SET seq = %(to)s::bigint, moved_at = {NOW}
-  WHERE name = %(name)s::text AND seq = %(seq)s::bigint AND {DURABLE} RETURNING 1"""
 _DROP = f"DELETE FROM consumer WHERE name = %(name)s::text AND {DURABLE} RETURNING 1"
 
 
@@ -77,9 +75,6 @@ class PostgresReaders:
             row = self.consumer(name)
             if row is not None:  # no row: another process has dropped the consumer meanwhile
                 return row
-
-    def move_consumer(self, name: str, seq: int, to: int) -> bool:
-        return bool(self._fetch(_MOVE, {"name": name, "seq": seq, "to": to}))
 
     def drop_consumer(self, name: str) -> bool:
         return bool(self._fetch(_DROP, {"name": name}))

@@ -12,7 +12,7 @@ from typing import Any
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sqlite.checks import check_guards, check_leases, check_read, check_scope, in_time, take_row
 from metastore.backends.sqlite.writer import UNMARK, Writer
-from metastore.port.commit import Commit
+from metastore.port.commit import MOVED, Commit
 from metastore.port.writes import Result
 
 __all__ = ["apply"]
@@ -39,9 +39,10 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
     if sum(result is not None for result in results) > 1:  # a read of the past shows these rows together
         last = "(SELECT last_seq FROM info)"
         connection.execute(f"UPDATE operation SET through = {last} WHERE operation_id = ?", (str(commit.operation_id),))
-    if commit.claim and not any(results):  # no row replaces the tombstone, so it stays
-        sql = "INSERT INTO operation (operation_id, ordinal, action, time, attempt) VALUES (?, 0, 'forbidden', ?, ?)"
-        connection.execute(sql, (str(commit.operation_id), now, commit.claim))
+    if (commit.claim or commit.advance) and not any(results):  # no row replaces the tombstone, so it stays
+        row = ("forbidden", None, commit.claim) if commit.advance is None else ("unchanged", MOVED, None)
+        sql = "INSERT INTO operation (operation_id, ordinal, time, action, result, attempt) VALUES (?, 0, ?, ?, ?, ?)"
+        connection.execute(sql, (str(commit.operation_id), now, *row))
     if commit.held is not None:
         connection.execute(UNMARK, {"id": commit.held, "operation_id": str(commit.operation_id), "now": now})
     return results

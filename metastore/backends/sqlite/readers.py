@@ -72,13 +72,6 @@ class SqliteReaders:
 
         return self._written(add)
 
-    def move_consumer(self, name: str, seq: int, to: int) -> bool:
-        def move(connection: Any, now: int) -> bool:
-            sql = "UPDATE consumer SET seq = ?, moved_at = ? WHERE name = ? AND seq = ? RETURNING 1"
-            return bool(connection.execute(sql, (to, now, name, seq)).fetchall())
-
-        return self._written(move)
-
     def drop_consumer(self, name: str) -> bool:
         return self._run("DELETE FROM consumer WHERE name = ? RETURNING 1", (name,))
 
