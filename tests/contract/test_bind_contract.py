@@ -100,8 +100,8 @@ ASKED: dict[str, Callable[[Store], object]] = {
 @pytest.mark.parametrize("name", ASKED)
 def test_a_deadline_that_is_over_before_the_database_is_asked(ground: Ground, name: str) -> None:
     """Each call that waits for the database has the view's deadline, not the store's."""
-    if "memory" in repr(ground.store):
-        pytest.skip("it never waits")
+    if "postgres" not in repr(ground.store):
+        pytest.skip("it looks at the time only while it waits")
     with pytest.raises(ms.DeadlineExceeded):
         ASKED[name](ground.store.bind(deadline=1e-6))
     assert ground.store.tables.load("m.c.one.t").version == 1

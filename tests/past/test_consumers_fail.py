@@ -111,6 +111,17 @@ def test_a_move_without_an_answer(postgres_url: str, postgres_address: tuple[str
         assert store.verify() == []
 
 
+@pytest.mark.parametrize("cut", ["cut_after_send", "cut_before_send"])
+def test_a_pin_without_an_answer(postgres_url: str, postgres_address: tuple[str, int], cut: str) -> None:
+    with PostgresProxy(*postgres_address) as proxy, ms.open(proxy.url_for(postgres_url)) as store:
+        store.metalakes.create("lake")
+        getattr(proxy, cut)(lambda message: b"INTO pin" in message)
+        pin = store.pin("release")
+        assert store.pins() == [pin]
+        with pytest.raises(ms.EntityAlreadyExists):
+            store.pin("release")
+
+
 def test_gc_beside_a_slow_consumer(store: Store) -> None:
     """gc runs all the time, without retention; the consumer reads everything all the same, in order."""
     seed(store)

@@ -11,7 +11,8 @@ from metastore.port.past import ConsumerRow, NotKept, PinRow
 
 __all__ = ["PostgresReaders"]
 
-_FREE_NAME = f"DELETE FROM pin WHERE name = %(name)s::text AND expires_at < {NOW} AND {DURABLE} RETURNING 1"
+_FREE_NAME = f"""WITH freed AS (DELETE FROM pin WHERE name = %(name)s::text AND expires_at < {NOW} AND {DURABLE})
+SELECT {NOW}"""
 _PIN = without_comments(f"""
 -- FOR SHARE: waits for a gc that raises past_from, and makes one wait; so a pin is before it, or is refused.
 WITH whole AS MATERIALIZED (SELECT past_from FROM info FOR SHARE),
@@ -19,12 +20,15 @@ WITH whole AS MATERIALIZED (SELECT past_from FROM info FOR SHARE),
 held AS MATERIALIZED (SELECT name FROM pin WHERE seq = %(seq)s::bigint FOR SHARE),
 made AS (
   INSERT INTO pin (name, seq, principal, created_at, expires_at)
-  SELECT %(name)s::text, %(seq)s::bigint, %(principal)s::text, {NOW}, {NOW} + %(micros)s::bigint FROM whole
+  SELECT %(name)s::text, %(seq)s::bigint, %(principal)s::text, %(now)s::bigint, %(now)s::bigint + %(micros)s::bigint
+  FROM whole
   WHERE (past_from <= %(seq)s::bigint OR (SELECT count(*) FROM held) > 0) AND {DURABLE}
   ON CONFLICT (name) DO NOTHING
   RETURNING name, seq, principal, created_at, expires_at)
 SELECT past_from <= %(seq)s::bigint OR (SELECT count(*) FROM held) > 0, past_from, made.*
 FROM whole LEFT JOIN made ON true""")
+_OWN = """SELECT name, seq, principal, created_at, expires_at FROM pin WHERE name = %(name)s::text
+  AND seq = %(seq)s::bigint AND created_at = %(now)s::bigint AND principal IS NOT DISTINCT FROM %(principal)s::text"""
 _PINS = f"""SELECT name, seq, principal, created_at, expires_at,
     (SELECT o.operation_id FROM operation o WHERE o.seq = pin.seq) FROM pin
   WHERE expires_at IS NULL OR expires_at >= {NOW} ORDER BY name"""
@@ -45,13 +49,15 @@ class PostgresReaders:
         self._fetch = fetch
 
     def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:
-        self._fetch(_FREE_NAME, {"name": name})
+        ((now,),) = self._fetch(_FREE_NAME, {"name": name})
         micros = None if seconds is None else round(seconds * 1_000_000)
-        values = {"name": name, "seq": seq, "principal": principal, "micros": micros}
+        values = {"name": name, "seq": seq, "principal": principal, "micros": micros, "now": now}
         ((whole, since, *row),) = self._fetch(_PIN, values)
         if not whole:
             raise NotKept(since)
-        return None if row[0] is None else PinRow(*row)
+        # a statement whose answer was lost is sent again: then it meets the pin that it has made
+        made = [row] if row[0] is not None else self._fetch(_OWN, values)
+        return PinRow(*made[0]) if made else None
 
     def pins(self) -> list[PinRow]:
         return [PinRow(*row) for row in self._fetch(_PINS, {})]

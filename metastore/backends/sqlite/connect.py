@@ -195,8 +195,6 @@ class Pool:
         if self._pool.pid != process_id():
             self._of_parent.append(self._pool)  # kept: a child must not close connections that its parent opened
             self._pool = self._new_pool()
-        if remaining(SYSTEM, self._timeout) <= 0:
-            raise DeadlineExceeded("the deadline passed before the database was asked; call again, with a longer one")
         if self._file is not None:
             self._check_there()
         if self._immutable is not None and self._immutable != _state(self._database):
