@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -75,3 +76,37 @@ def test_a_job_needs_the_template_that_it_names() -> None:
             store.jobs.create_many("lake", [{"name": "a", "template": "t"}, {"name": "b", "template": "none"}])
         assert list(store.jobs.names("lake")) == []
         assert store.jobs.create_many("lake", [{"name": "a", "template": "t"}]) == 1
+
+
+def test_a_job_that_is_there_needs_its_template_no_more() -> None:
+    """To create many again, as after an error, failed once a template of the first time was dropped."""
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        for name in ("t", "u"):
+            store.job_templates.create(("lake", name), type="shell", executable="true")
+        rows = [{"name": "a", "template": "t"}, {"name": "b", "template": "u"}]
+        store.jobs.create_many("lake", rows[:1])
+        store.job_templates.drop("lake.t")
+        assert store.jobs.create_many("lake", rows, if_exists="return") == 1
+        assert store.jobs.create_many("lake", rows, if_exists="return") == 0
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_job_is_not_made_after_the_drop_of_its_template(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        store.job_templates.create("lake.t", type="shell", executable="true")
+        commit, backend = store._session.backend.commit, store._session.backend
+
+        def beside(*given: Any, **more: Any) -> Any:
+            monkeypatch.setattr(backend, "commit", commit)
+            store.job_templates.drop("lake.t")
+            return commit(*given, **more)
+
+        monkeypatch.setattr(backend, "commit", beside)
+        with pytest.raises(ms.EntityNotFound, match=r"lake\.t does not exist"):
+            if many:
+                store.jobs.create_many("lake", [{"name": "j", "template": "t"}])
+            else:
+                store.jobs.create("lake.j", template="t")
+        assert list(store.jobs.names("lake")) == []

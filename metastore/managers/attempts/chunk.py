@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from metastore.errors import EntityAlreadyExists
+from metastore.kinds.job.run import JOB
 from metastore.kinds.kind import Kind
 from metastore.managers.attempts.create import IfExists, Wish, new_entity, of_existing
-from metastore.managers.attempts.template import check_templates
+from metastore.managers.attempts.template import templates_of
 from metastore.managers.target import check_standing, root_or_last, standing
 from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
@@ -46,12 +47,15 @@ def create_chunk(
     check_in_use(parents)
     parent = root_or_last(parents)
     upper = tuple(n.name for n in parents)
-    check_templates(view, kind, upper, (w.wish.document() for w in wishes))
+    if kind is JOB and if_exists == "return":  # a job that is there may have lost its template
+        found = view.backend.resolve([Lookup((kind.family,), (name,), parent) for name, *_ in wishes])
+        wishes = [wish for wish, there in zip(wishes, found, strict=True) if there.record is None]
+    reads = templates_of(view, kind, upper, (w.wish.document() for w in wishes))
     inserts = [new_entity(kind, parent, (*upper, w.name), w.text, w.wish.folds(parent), w.id) for w in wishes]
     if if_exists != "return":
         wishes, inserts = _distinct(wishes, inserts, if_exists)
     if view.guessed or if_exists == "return":
-        return Proposal(guards_of(parents), tuple(inserts), _count, skip_existing=if_exists == "return")
+        return Proposal(guards_of(parents), tuple(inserts), _count, if_exists == "return", reads=reads)
     lookups = [Lookup((kind.family,), (name,), parent) for name, *_ in wishes]
     guards = {guard.id: guard for guard in guards_of(parents)}
     writes: list[Insert | Update] = []
@@ -75,7 +79,7 @@ def create_chunk(
         check_standing(view, parents)
         return 0
     exclusive = any(guard.exclusive for guard in guards.values())
-    return Proposal(tuple(guards.values()), tuple(writes), _count, exclusive=exclusive, reads=tuple(equal_rows))
+    return Proposal(tuple(guards.values()), tuple(writes), _count, exclusive=exclusive, reads=(*reads, *equal_rows))
 
 
 def _distinct(

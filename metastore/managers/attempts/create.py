@@ -14,7 +14,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind, dump
 from metastore.kinds.secret import kept_in
 from metastore.managers.attempts.alter import rewrite
-from metastore.managers.attempts.template import check_templates
+from metastore.managers.attempts.template import templates_of
 from metastore.managers.target import absent_parent, check_standing, find_parent, root_or_last
 from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of, key_under, lookup
@@ -90,7 +90,7 @@ def create(
     if existing is not None:
         return of_existing(wish, doc, existing, names, if_exists, actor)
     check_in_use(parents)
-    check_templates(view, wish.kind, names[:-1], [doc])
+    reads = templates_of(view, wish.kind, names[:-1], [doc])
     above = root_or_last(parents)
     new, doc = wish.new(doc)
     write = new_entity(wish.kind, above, names, dump(doc, names), wish.folds(above), new)
@@ -102,7 +102,7 @@ def create(
         record = Record((*parents, node), 1, write.doc, actor, result.time, actor, result.time)
         return wish.kind.entity(record)
 
-    return Proposal(guards_of(parents), (write,), finish)
+    return Proposal(guards_of(parents), (write,), finish, reads=reads)
 
 
 def _place(
