@@ -91,8 +91,15 @@ def test_a_job_that_is_there_needs_its_template_no_more() -> None:
         assert store.jobs.create_many("lake", rows, if_exists="return") == 0
 
 
-@pytest.mark.parametrize("many", [False, True])
-def test_a_job_is_not_made_after_the_drop_of_its_template(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda store: store.jobs.create("lake.j", template="t"),
+        lambda store: store.jobs.create_many("lake", [{"name": "j", "template": "t"}]),
+    ],
+    ids=["one", "many"],
+)
+def test_a_job_is_not_made_after_the_drop_of_its_template(make: Act, monkeypatch: pytest.MonkeyPatch) -> None:
     with ms.open("memory://") as store:
         store.metalakes.create("lake")
         store.job_templates.create("lake.t", type="shell", executable="true")
@@ -105,8 +112,5 @@ def test_a_job_is_not_made_after_the_drop_of_its_template(many: bool, monkeypatc
 
         monkeypatch.setattr(backend, "commit", beside)
         with pytest.raises(ms.EntityNotFound, match=r"lake\.t does not exist"):
-            if many:
-                store.jobs.create_many("lake", [{"name": "j", "template": "t"}])
-            else:
-                store.jobs.create("lake.j", template="t")
+            make(store)
         assert list(store.jobs.names("lake")) == []
