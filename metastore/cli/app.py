@@ -130,7 +130,7 @@ def run(arguments: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _command().main(list(arguments), prog_name="metastore", standalone_mode=False)
+        code = _main(arguments)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:  # the reader, such as head, has closed the pipe: return a shell's code for SIGPIPE
@@ -150,6 +150,16 @@ def run(arguments: Sequence[str]) -> int:
         if not hasattr(error, "format_message"):
             raise
         return _say(_misused(error), 1)
+
+
+def _main(arguments: Sequence[str]) -> Any:
+    """Run the command. For a pipe that its reader has closed, click exits with 1: raise the error that it met."""
+    try:
+        return _command().main(list(arguments), prog_name="metastore", standalone_mode=False)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            raise end.__context__ from None
+        raise
 
 
 def _misused(error: Any) -> str:

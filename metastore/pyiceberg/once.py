@@ -140,7 +140,7 @@ class Once:
             state = outcome.state
             if isinstance(outcome.result, dict):
                 raise Refused(outcome.result)
-            if state == "committed":
+            if state == "committed" and outcome.result is not False:  # False: a drop found nothing
                 if not self._has_key:
                     raise _used("this folder")
                 return None

@@ -40,6 +40,7 @@ __all__ = [
     "check_own_metadata",
     "check_own_updates",
     "check_same_place",
+    "chosen_in",
     "folder",
 ]
 
@@ -67,6 +68,12 @@ def folder(name: str) -> str:
     if name in _DOTS:
         return name.replace(".", "%2E")
     return name if not any(char in name for char in "/%?#") else "".join(map(_quoted, name))
+
+
+def chosen_in(location: str) -> list[str]:
+    """Return the folders in a location that look like those that a server chose, with a slash at the end."""
+    location = f"{location}/"
+    return [location[: found.end()] for found in _CHOSEN.finditer(location)]
 
 
 def _quoted(char: str) -> str:
@@ -142,7 +149,7 @@ class Places:
             # PyIceberg would ignore the rest of the path
             if not self._trusting and any(char in above for char in "?#"):
                 raise ValueError(f"the namespace's location has a ? or a #: {above[:200]!r}; name another one")
-            if not self._trusting and _CHOSEN.search(f"{above}/"):
+            if not self._trusting and chosen_in(above):
                 raise ForbiddenError(
                     f"the namespace's location lies in the folder of a table, whose users would have the files of all "
                     f"tables below it: {above[:200]!r}; name another one"

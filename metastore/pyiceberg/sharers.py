@@ -2,32 +2,49 @@
 
 Such tables have the same UUID. Dropped tables count, because they can be restored. The search reads the documents of
 all entities: a second for 50,000 tables. Only a purge does it.
+
+A user who stages or registers a table chooses its UUID, too: that of a table that the user only reads. Such a table has
+a folder that the server chose, in which the purged table has nothing. It does not count.
 """
 
 from __future__ import annotations
 
 import json
 
+from pyiceberg.table.metadata import TableMetadata
+
 from metastore.kinds.table.kind import Table
 from metastore.port.conditions import PURGING
 from metastore.pyiceberg.entities import POINTER, UUID_OF
+from metastore.pyiceberg.places import chosen_in
 from metastore.store import Store
 
 __all__ = ["has_sharers"]
 
 
-def has_sharers(store: Store, purged: Table, uuid: object) -> bool:
+def has_sharers(store: Store, purged: Table, metadata: TableMetadata) -> bool:
     """Whether another table of the store, at any place, has the files of ``purged``, which is gone."""
-    session = store._session  # noqa: SLF001  (the same package)
+    session, uuid, places = store._session, str(metadata.table_uuid), _places(metadata)  # noqa: SLF001  (the same package)
     whole = session.backend if session.access is None else session.access.backend  # users do not see all tables
     with whole.snapshot() as snapshot:
         rows = snapshot.rows("entity", ("id", "doc"), ("id",))
-        others = [row_id for row_id, doc in rows if str(uuid) in doc and row_id != purged.id and _has(doc, str(uuid))]
+        others = [row_id for row_id, doc in rows if uuid in doc and row_id != purged.id and _has(doc, uuid, places)]
         states = snapshot.rows("guard", ("id", "kind", "state"), ("id",), others)
         return any(kind == purged.kind and state != PURGING for _, kind, state in states)
 
 
-def _has(doc: str, uuid: str) -> bool:
-    """Whether a document is an Iceberg table's with this UUID: a user may write any text elsewhere, as in a comment."""
-    properties = json.loads(doc).get("properties", {})
-    return POINTER in properties and properties.get(UUID_OF) == uuid
+def _places(metadata: TableMetadata) -> str:
+    """Return where the files of a table are or were, one a line; a copy began at one of these places."""
+    lists = (snapshot.manifest_list for snapshot in metadata.snapshots)
+    return "\n".join([f"{metadata.location}/", *(entry.metadata_file for entry in metadata.metadata_log), *lists])
+
+
+def _has(doc: str, uuid: str, places: str) -> bool:
+    """Whether a document is an Iceberg table's with this UUID, and its folder may have the files.
+
+    A user may write any text elsewhere, as in a comment.
+    """
+    fields = json.loads(doc)
+    properties = fields.get("properties", {})
+    is_same = POINTER in properties and properties.get(UUID_OF) == uuid
+    return is_same and all(folder in places for folder in chosen_in(fields.get("location") or ""))

@@ -222,7 +222,7 @@ class Tables:
             with errors_of_iceberg():
                 if not self._store.tables.purge(current.entity, **options):
                     raise no_table(names)
-            if has_sharers(self._store, current.entity, current.metadata.table_uuid):
+            if has_sharers(self._store, current.entity, current.metadata):
                 _LOG.warning("the files of %s stay, because another table has the same UUID", shown(names))
                 return
             if self._neighbours.may_be_more_than(0, current.metadata.location):

@@ -192,8 +192,10 @@ def test_what_ends_early_is_no_traceback(lake: str) -> None:
         assert "Traceback" not in done.stderr
         return done
 
-    pipe = shell(f"{command} changes | true; echo ${{PIPESTATUS[0]}}")
-    assert (pipe.stdout, pipe.stderr) == ("141\n", "")
+    # an output that is longer than a buffer is written while the command runs
+    for early, more in (("", ""), ("PYTHONUNBUFFERED=1", "--json")):
+        pipe = shell(f"{early} {command} changes {more} | true; echo ${{PIPESTATUS[0]}}")
+        assert (pipe.stdout, pipe.stderr) == ("141\n", "")
     closed = shell(f"{command} ls >&-")
     assert (closed.returncode, closed.stderr) == (1, "metastore: standard output is closed\n")
     full = shell(f"{command} ls > /dev/full")

@@ -360,3 +360,26 @@ def test_a_manifest_list_has_no_more_values_than_a_server_reads(
     assert append(users["bob"], f"{TABLES}/own", snapshot_of(place, 5)).status_code == 200
     answer = append(users["bob"], f"{TABLES}/own", snapshot_of(place, 6))
     assert (answer.status_code, "more than 1,000 values" in answer.text) == (400, True), answer.text
+
+
+def test_the_uuid_of_another_table_keeps_no_purge_from_its_files(users: dict[str, httpx.Client]) -> None:
+    """Whoever could read a table could stage one with its UUID; the files of the first stayed then, after its purge."""
+    bob, root = users["bob"], users["root"]
+    other = root.get(f"{TABLES}/t").json()
+    own = made(bob, stage=True)["metadata"]
+    updates = [
+        {"action": "assign-uuid", "uuid": other["metadata"]["table-uuid"]},
+        {"action": "upgrade-format-version", "format-version": 2},
+        {"action": "add-schema", "schema": own["schemas"][0], "last-column-id": 1},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": own["location"]},
+    ]
+    staged = bob.post(f"{TABLES}/own", json={"requirements": [{"type": "assert-create"}], "updates": updates})
+    assert staged.json()["metadata"]["table-uuid"] == other["metadata"]["table-uuid"]
+    assert root.delete(f"{TABLES}/t?purgeRequested=true").status_code == 204
+    assert not path(other["metadata-location"]).exists()
+    assert path(staged.json()["metadata-location"]).exists()

@@ -173,6 +173,15 @@ def test_a_refusal_is_final(servers: list[httpx.Client], url: str) -> None:
         assert store.verify() == []
 
 
+def test_a_namespace_that_is_not_there_is_not_dropped(servers: list[httpx.Client]) -> None:
+    """The answer to a first request with a key was 204."""
+    under = {"Idempotency-Key": KEY}
+    assert [one.delete("/namespaces/none", headers=under).status_code for one in servers] == [404, 404]
+    servers[0].post("/namespaces", json={"namespace": ["none"]})
+    assert servers[1].delete("/namespaces/none", headers=under).status_code == 404
+    assert servers[0].delete("/namespaces/none", headers={"Idempotency-Key": str(uuid4())}).status_code == 204
+
+
 def test_a_key_is_of_one_request(servers: list[httpx.Client]) -> None:
     """Another path, query or body under a key that was used is refused, and changes nothing."""
     key = {"Idempotency-Key": str(uuid4())}
