@@ -284,8 +284,8 @@ _TOMBSTONES = (
     Fault(
         "SQLite: a claim that writes nothing is given up",
         _LITE,
-        "if commit.claim and not any(results):",
-        "if False:",
+        "if (commit.claim or commit.advance) and not any(results):",
+        "if commit.advance and not any(results):",
         f"{_CLAIMS} -k sqlite",
     ),
     Fault(

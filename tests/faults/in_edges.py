@@ -389,6 +389,28 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/secrets/test_went_back.py -k leaves",
     ),
     Fault(
+        "Iceberg: the UUID of another table keeps its files from a purge",
+        "metastore/pyiceberg/sharers.py",
+        'return is_same and all(folder in places for folder in chosen_in(fields.get("location") or ""))',
+        "return is_same",
+        "tests/iceberg/test_files_of_others.py -k uuid_of_another",
+    ),
+    Fault(
+        "the answer to a pin is lost",
+        "metastore/backends/postgres/readers.py",
+        "else self._fetch(_OWN, values)",
+        "else []",
+        "tests/past/test_consumers_fail.py -k pin_without",
+    ),
+    Fault(
+        "a restore's last step is not announced",
+        "metastore/backends/postgres/restore.py",
+        "                connection.execute(statement)\n\n        self._announced(step)",
+        "                connection.execute(statement)\n\n        with self._transaction() as connection:\n"
+        "            step(connection)",
+        "tests/cache/test_lease.py -k restore_is_seen",
+    ),
+    Fault(
         "Iceberg: a purge deletes the files of a copy",
         "metastore/pyiceberg/sharers.py",
         "row_id != purged.id and _has(",
