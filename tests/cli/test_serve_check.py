@@ -62,7 +62,7 @@ def test_an_address_that_others_reach_needs_users_and_tls(
     wrong.append([*issuer, *client, "--public-url", "https://lake.example", "--no-console"])
     assert [run(["--url", url, "serve", "--check", *words]) for words in wrong] == [1] * len(wrong)
     said = " ".join(capsys.readouterr().err.split())
-    assert "belong to a client: --oidc-client-id" in said
+    assert "--oidc-scope need --oidc-client-id" in said
     assert "--oidc-client-id needs --oidc-issuer, --public-url, and the console" in said
     assert "both --oidc-issuer and --oidc-audience" in said
     assert "choose one" in said

@@ -86,9 +86,7 @@ class SqliteRestorer:
         try:
             return self._written(work)
         except DRIVER.IntegrityError as error:
-            raise InvalidArgument(
-                f"two rows of the file have the same key ({error}): it is not what was exported"
-            ) from None
+            raise InvalidArgument(f"two rows of the file have the same key ({error}): the file is damaged") from None
 
 
 def _insert(connection: Any, table: str, rows: Sequence[Row]) -> None:

@@ -133,6 +133,6 @@ def _through_fsspec(scheme: str, uri: str) -> tuple[Any, str]:
         raise InvalidArgument(f"{scheme}:// needs a package that is not installed: {why(error)}") from None
     except (ValueError, TypeError):
         raise InvalidArgument(
-            f"{scheme}:// is none of {known}, and fsspec does not know it, or not its options"
+            f"{scheme}:// is not one of {known}, and fsspec does not know it or its options"
         ) from None
     return PyFileSystem(FSSpecHandler(filesystem)), str(type(filesystem)._strip_protocol(store))  # noqa: SLF001 (its own name)
