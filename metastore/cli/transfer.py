@@ -60,7 +60,7 @@ def export(
     """
     if to is not None:
         if output is not None or ids or history or kind is not None or skip_unreadable:
-            raise InvalidArgument("--to always exports all live entities; leave out all other options except --json")
+            raise InvalidArgument("--to exports everything that is live; leave out all other options except --json")
         if not export_system(ctx.obj, path, to, json):
             raise typer.Exit(1)
         return

@@ -104,7 +104,9 @@ def position_in(session: Session, when: str | datetime) -> int:
         )
     seq = number_in(session.backend, when)
     if seq > session.backend.watermark().position:
-        raise InvalidArgument(f"the position {when} is ahead of the newest one, {newest(session)}; use that")
+        raise InvalidArgument(
+            f"the position {when} is ahead of the newest one, {newest(session)}; use that or an older one"
+        )
     return seq
 
 

@@ -279,12 +279,14 @@ def _written(store: Store, lake: Names, one: Described, place: Place, lease: Lea
             return False
         imported = _imported(store, here)
         if imported is None or is_another(store, one.kind, place, (*lake, *one.names)):
-            raise EntityAlreadyExists(format_path(path), "no import created it; this import left it unchanged")
+            raise EntityAlreadyExists(
+                format_path(path), "it was not created by an import of the same name; it stays unchanged"
+            )
         if imported != now:
             if wanted(imported) == imported:
                 return False
             raise EntityAlreadyExists(
-                format_path(path), "it was changed both here and in Spark; this import left it unchanged"
+                format_path(path), "it was changed both here and in Spark; it stays unchanged here"
             )
         return bool(manager.create(path, if_exists="replace", **fields).doc != here.doc)
 

@@ -217,7 +217,7 @@ def refused_id(operation_id: UUID) -> OperationIdRefused:
     """Return the error for an operation id that cannot be told from one that gc has forgotten."""
     if operation_id.version == 8:
         return OperationIdRefused(
-            f"the key {operation_id} cannot be distinguished from one that gc has forgotten: its retention is less "
+            f"the key {operation_id} cannot be distinguished from one that gc has forgotten: the retention is less "
             "than a minute, or this machine's clock differs from the database's by more than a minute; correct that"
         )
     return OperationIdRefused(

@@ -144,9 +144,7 @@ class Sealer:
         """Return the secret in a sealed value; ``what`` names the property. Raises as :meth:`seal` does."""
         parts = sealed_parts(value)
         if parts is None:
-            raise SecretDamaged(
-                f"{what} is the handle of a secret that is not in this database; set the property again"
-            )
+            raise SecretDamaged(f"{what} has a handle, but its secret is not in this database; set the property again")
         try:
             secret = self._opened(name, parts, entity_id)
         except SecretDamaged as error:  # its message names only the data key

@@ -117,7 +117,7 @@ def check_session(where: str, server: str, client: str, isolation: str, messages
     if pooled and messages in _SILENT:
         raise BackendRefused(
             f"behind the pooler at {where} client_min_messages is {messages}, which hides that a commit did not reach "
-            "its replica; ALTER ROLE … SET client_min_messages = 'warning'"
+            "its replica; run: ALTER ROLE … SET client_min_messages = 'warning'"
         )
 
 

@@ -86,7 +86,9 @@ class SqliteRestorer:
         try:
             return self._written(work)
         except DRIVER.IntegrityError as error:
-            raise InvalidArgument(f"two rows of the file have the same key ({error}): the file is damaged") from None
+            raise InvalidArgument(
+                f"the file is damaged: two of its rows have the same key ({error}); export again"
+            ) from None
 
 
 def _insert(connection: Any, table: str, rows: Sequence[Row]) -> None:

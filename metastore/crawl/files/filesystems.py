@@ -124,7 +124,7 @@ def _through_fsspec(scheme: str, uri: str) -> tuple[Any, str]:
         from pyarrow.fs import FSSpecHandler, PyFileSystem  # noqa: PLC0415
     except ModuleNotFoundError:
         raise InvalidArgument(
-            f"{scheme}:// is none of {known}; for other schemes install fsspec and its package for {scheme}"
+            f"{scheme}:// is not one of {known}; for other schemes install fsspec and its package for {scheme}"
         ) from None
     store, _, query = uri.partition("?")
     try:

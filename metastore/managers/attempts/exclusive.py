@@ -48,7 +48,7 @@ def check_version(view: View, record: Record, expected: int | None, target: Targ
             _path(record),
             expected,
             record.version,
-            f"{_path(record)} has a version {expected} other than the one you loaded: an older backup was restored; "
+            f"version {expected} of {_path(record)} is not the one that you loaded: an older backup was restored; "
             "load it again",
         )
 
