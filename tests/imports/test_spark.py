@@ -71,7 +71,7 @@ def test_what_people_did_here_stays(sqlite_url: str, session: SparkSession) -> N
         done = import_spark(sqlite_url, session, "lake")
         assert (done.written, done.left) == (0, 0)
         assert sorted(done.failures) == [
-            "table spark_catalog.eu.orders: it has changed here, and there too; it stays as it is here",
+            "table spark_catalog.eu.orders: it was changed both here and in Spark; it stays unchanged here",
             f"view spark_catalog.eu.big: {view} already exists",
         ]
         assert [store.tables.load(table), store.tables.load(view)] == [mine, own]

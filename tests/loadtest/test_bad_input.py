@@ -55,7 +55,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         (["--master", "local-cluster[2,1,1024]"], "runs 2 of 8 clients at once"),
         (["--master", "spark://host"], "'spark://host' is not a Spark master: write spark://host:7077"),
         (["--skew", "0.5"], "hot-table has no skew"),
-        (["--metalake", "a.b"], "'a.b' is not one name"),
+        (["--metalake", "a.b"], "give one name, not 'a.b'"),
         (["--metalake", ""], "a name must not be empty"),
     ],
 )
