@@ -109,7 +109,7 @@ def _under_way(
             behind.commit(read[-1].position)
         assert behind.read()[0].path_after == T
         for consumer, error in ((ahead, ms.VersionConflict), (young, ms.EntityNotFound)):
-            with pytest.raises(error, match="a fail-over lost it"):
+            with pytest.raises(error, match="another server that took over lost"):
                 consumer.read()
         assert ahead.position.endswith(kept.rpartition("-")[2]), "it goes on from there"
         with pytest.raises(ms.VersionConflict, match="another server has taken over"):
