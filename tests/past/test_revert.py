@@ -316,7 +316,7 @@ def test_what_moved_into_something_that_is_gone_is_listed(lake: Store) -> None:
     lake.schemas.create("m.c.away")
     lake.tables.rename("m.c.s.t", "m.c.away.t")
     lake.schemas.drop("m.c.away", cascade=True)
-    with pytest.raises(InvalidArgument, match=r"are gone: m\.c\.s\.t; restore those first"):
+    with pytest.raises(InvalidArgument, match=r"do not exist: m\.c\.s\.t; restore what is missing first"):
         lake.revert("m.c.s", to=before)
     lake.schemas.restore("m.c.away")
     lake.revert("m.c.s", to=before)
