@@ -299,7 +299,7 @@ def test_what_cannot_come_back_is_listed(lake: Store) -> None:
     lake.schemas.drop("m.c.away")
     lake.tags.detach("m.c.s.tagged", "m.red", kind="table")
     lake.tags.drop("m.red")
-    with pytest.raises(InvalidArgument, match=r"are gone: m\.c\.away\.t, m\.c\.s\.tagged; restore those first"):
+    with pytest.raises(InvalidArgument, match=r"do not exist: m\.c\.away\.t, m\.c\.s\.tagged; restore what is"):
         lake.revert("m.c.s", to=before)
     assert lake.tables.load("m.c.s.kept").comment == "2"
     lake.tags.restore("m.red")
