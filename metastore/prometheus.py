@@ -107,12 +107,12 @@ class StoreCollector:
         for other, theirs, _ in self._stores:
             if other is store or theirs == labels:
                 raise InvalidArgument(
-                    "a store is registered already, or one with these labels; give it labels of its own"
+                    "this store, or one with the same labels, is already registered; give each store different labels"
                 )
             if list(theirs) != list(labels):
                 raise InvalidArgument(
-                    f"all stores of a registry have labels of the same names: {', '.join(theirs) or 'none'}, "
-                    f"and not {', '.join(labels) or 'none'}"
+                    f"all stores of a registry must have the same label names: {', '.join(theirs) or 'none'}, "
+                    f"not {', '.join(labels) or 'none'}"
                 )
         self._stores = [*self._stores, (store, labels, hot)]
 

@@ -190,7 +190,7 @@ def reachable_url(url: str | None) -> str:
     """
     parsed = parse_url(url)
     if parsed.drivername == "memory" or (parsed.drivername == "sqlite" and parsed.database in (None, "", ":memory:")):
-        raise InvalidArgument("Spark runs it in several processes; give a database that they share, not one in memory")
+        raise InvalidArgument("Spark runs several processes, which cannot share a database in memory; give another")
     if parsed.drivername == "sqlite" and parsed.database is not None:
         parsed = parsed.set(database=str(Path(parsed.database).absolute()))
     return parsed.render_as_string(hide_password=False)

@@ -107,7 +107,9 @@ class Derived:
         return sorted({*super().__dir__(), *(name for name in dir(self._sync) if name[0] != "_")})
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an async store and what it gives cannot be pickled; pickle the URL and open it there")
+        raise TypeError(
+            "async stores and the objects that they return cannot be pickled; pickle the URL and open it there"
+        )
 
     def __repr__(self) -> str:
         return f"<async {self._sync!r}>"

@@ -18,7 +18,7 @@ _SYSTEMS: Final = ("gravitino",)
 def export_system(settings: Settings, system: str | None, to: str, json: bool) -> bool:
     """Export into a system; return whether the store was exported completely."""
     if system not in _SYSTEMS:
-        raise InvalidArgument(f"--to goes with {', '.join(_SYSTEMS)}, not with {system or 'everything'!r}")
+        raise InvalidArgument(f"--to works only with {', '.join(_SYSTEMS)}, not with {system or 'everything'!r}")
     try:
         from metastore.exports.gravitino import export_gravitino  # noqa: PLC0415  (an extra of its own)
     except ImportError:

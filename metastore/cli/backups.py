@@ -38,7 +38,7 @@ class Backup:
 def verify_backup(place: str, *, json: bool) -> None:
     """Show the backups at a URL, in a file or in a folder; the exit code is 1 if any of them is not complete."""
     if not place:
-        raise InvalidArgument("--backup names no place; give a URL of PostgreSQL, an export, or a folder of exports")
+        raise InvalidArgument("--backup is empty; give a URL of PostgreSQL, an export, or a folder of exports")
     found = [_database(parse_url(place))] if "://" in place else list(_exports(Path(place)))
     whole = not any(one.problems for one in found)
     if json:

@@ -95,7 +95,7 @@ def restore(
     if (entity_id, to, kind) == (None, None, None) and is_backup(path):
         if _is_dropped(ctx.obj, path):
             raise InvalidArgument(
-                f"{path} is a file and a dropped entity: for the file write ./{path}, for the entity add --kind"
+                f"{path} names both a file and a dropped entity: for the file write ./{path}, for the entity add --kind"
             )
         put_back(ctx.obj.url, path, dry_run=dry_run)
         shown = redacted(parse_url(ctx.obj.url))

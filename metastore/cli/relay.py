@@ -68,7 +68,9 @@ def _headers(given: list[str]) -> dict[str, str]:
         name, _, variable = text.partition("=env:")
         value = os.environ.get(variable, "")
         if not _HEADER.fullmatch(name) or not variable:
-            raise InvalidArgument("a header is NAME=env:VARIABLE: its value stays out of the list of processes")
+            raise InvalidArgument(
+                "write a header as NAME=env:VARIABLE, so that the list of processes does not show its value"
+            )
         if not value or not value.isascii() or not value.isprintable():
             raise InvalidArgument(f"the variable {variable} of the header {name} is not set, or cannot be sent")
         headers[name] = value

@@ -318,7 +318,7 @@ def _issuer(
         )
     id, secret_file, scope, public_url = client
     if id is None and (secret_file or scope):
-        raise InvalidArgument("--oidc-client-secret-file and --oidc-scope belong to a client: --oidc-client-id")
+        raise InvalidArgument("--oidc-client-secret-file and --oidc-scope need --oidc-client-id")
     if id is not None and (url is None or public_url is None):
         raise InvalidArgument("--oidc-client-id needs --oidc-issuer, --public-url, and the console")
     if url is None and audience is None:

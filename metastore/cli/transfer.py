@@ -60,7 +60,7 @@ def export(
     """
     if to is not None:
         if output is not None or ids or history or kind is not None or skip_unreadable:
-            raise InvalidArgument("--to goes with no other option than --json: all that is live is written")
+            raise InvalidArgument("--to exports everything that is live; leave out all other options except --json")
         if not export_system(ctx.obj, path, to, json):
             raise typer.Exit(1)
         return
@@ -118,9 +118,9 @@ def import_(
     settings: Settings = ctx.obj
     if source is not None:
         if settings.reason is not None or if_exists is not _IfExists.ERROR:
-            raise InvalidArgument("--reason and --if-exists go with a file that export wrote, not with --from")
+            raise InvalidArgument("--reason and --if-exists need a file that export wrote; leave them out with --from")
         if str(file) not in SYSTEMS:
-            raise InvalidArgument(f"--from goes with {', '.join(SYSTEMS)}, not with {str(file)!r}")
+            raise InvalidArgument(f"--from works only with {', '.join(SYSTEMS)}, not with {str(file)!r}")
         if not import_system(settings, str(file), source, into, options or [], json):
             raise typer.Exit(1)
         return

@@ -45,5 +45,5 @@ def _checked(given: Mapping[str, str]) -> str:
     (cloud,) = clouds
     if unknown := given.keys() - {cloud, *_SETTINGS[cloud]}:
         known = " and ".join(_SETTINGS[cloud])
-        raise InvalidArgument(f"--vend with {cloud} has {known} besides, not {min(unknown)[:80]!r}")
+        raise InvalidArgument(f"--vend with {cloud} also allows only {known}, not {min(unknown)[:80]!r}")
     return cloud

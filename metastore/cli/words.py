@@ -59,7 +59,7 @@ def column(text: str, option: str) -> Column:
     """Return the column for ``name:type`` or ``name:type not null``. Raises InvalidArgument."""
     path, type_ = typed(text, option)
     if len(path) != 1:
-        raise InvalidArgument(f"{option} takes a column of the top level, not {text!r}; give a struct type instead")
+        raise InvalidArgument(f"{option} adds only top-level columns, not {text!r}; give a struct type instead")
     plain = type_.removesuffix(" not null")
     return Column(path[0], plain, nullable=plain == type_)
 

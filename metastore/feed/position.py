@@ -38,8 +38,8 @@ def now(session: Session) -> int:
     while not backend.decided(mark):
         if clock.monotonic() > ends:
             raise DeadlineExceeded(
-                "a transaction that writes somewhere in the database's cluster is older than the newest change, so "
-                "that the position is not decided; end that transaction, or call again with a longer deadline"
+                "an open write transaction in the database's cluster is older than the newest change, so the position "
+                "cannot be determined yet; end that transaction, or call again with a longer deadline"
             )
         clock.sleep(_LOOKS)
     return mark.position
@@ -49,8 +49,8 @@ def check_whole(session: Session) -> None:
     """Raise InvalidArgument for a user's view."""
     if session.access is not None:
         raise InvalidArgument(
-            "a user's view has no past, pins, consumers or replicas: rights are known as they are now; use the store "
-            "that it is of"
+            "a user's view has no past, pins, consumers or replicas: the store knows only the present rights; use "
+            "the store that made the view"
         )
 
 
@@ -104,7 +104,9 @@ def position_in(session: Session, when: str | datetime) -> int:
         )
     seq = number_in(session.backend, when)
     if seq > session.backend.watermark().position:
-        raise InvalidArgument(f"the position {when} lies ahead: the newest one is {newest(session)}")
+        raise InvalidArgument(
+            f"the position {when} is ahead of the newest one, {newest(session)}; use that or an older one"
+        )
     return seq
 
 

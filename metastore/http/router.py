@@ -248,7 +248,7 @@ def _posted(call: _Call) -> Response:
 def _created(call: _Call) -> Response:
     manager, absent = call.manager, call.if_none_match
     if call.request.headers.get("if-match") is not None or not (absent is None or absent.anything):
-        raise InvalidArgument("of preconditions, a new entity takes If-None-Match: * alone; PATCH takes If-Match")
+        raise InvalidArgument("the only precondition of a new entity is If-None-Match: *; use If-Match with PATCH")
     body = call.json if call.body else {}
     fields = fields_of(manager._kind.name, manager.create, body)  # noqa: SLF001
     if_exists = "error" if absent is not None else call.text("if_exists") or "error"
@@ -298,7 +298,7 @@ def _dropped(call: _Call) -> Response:
 
     dropped = conditioned(call.store, manager, call.path, tags, operation_id, write)
     if tags and not dropped:
-        raise VersionConflict(call.path, None, None, f"there is nothing at {call.path} that If-Match could mean")
+        raise VersionConflict(call.path, None, None, f"{call.path} does not exist, so If-Match cannot match")
     return JSONResponse({"dropped": dropped})
 
 

@@ -39,6 +39,7 @@ from metastore.transfer.walk import batched
 
 __all__ = ["import_iceberg", "open_catalog"]
 
+_BOTH: Final = "it was changed both here and in the other catalog; it stays unchanged here"
 _READERS: Final = 8
 """How many tables are read at once: most of the time goes into waiting for their metadata files."""
 _NOTED: Final = 200
@@ -210,7 +211,7 @@ def _import_table(source: Catalog, target: MetastoreCatalog, path: Names, place:
         log = [*[one.metadata_file for one in table.metadata.metadata_log], location]
         pointers = _imported(target.store, place.path)
         if not _is_behind(here, log, pointers) or is_another(target.store, "table", place, path):
-            return False if location in pointers else "it has changed here, and there too; it stays as it is here"
+            return False if location in pointers else _BOTH
     try:
         target.register_table(names, location, overwrite=here is not None, replaces=here)
     except (TableAlreadyExistsError, CommitFailedException):

@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 def _is_there(here: Names, other: Names) -> EntityAlreadyExists:
-    return EntityAlreadyExists(format_path(here), f"{other[-1]!r} there has this name here")
+    return EntityAlreadyExists(format_path(here), f"{other[-1]!r} of the other catalog already has this name here")
 
 
 def is_another(store: Store, kind: str, place: Place, there: Names) -> bool:

@@ -279,11 +279,15 @@ def _written(store: Store, lake: Names, one: Described, place: Place, lease: Lea
             return False
         imported = _imported(store, here)
         if imported is None or is_another(store, one.kind, place, (*lake, *one.names)):
-            raise EntityAlreadyExists(format_path(path), "it was made here; it stays as it is here")
+            raise EntityAlreadyExists(
+                format_path(path), "it was not created by an import of the same name; it stays unchanged"
+            )
         if imported != now:
             if wanted(imported) == imported:
                 return False
-            raise EntityAlreadyExists(format_path(path), "it has changed here, and there too; it stays as it is here")
+            raise EntityAlreadyExists(
+                format_path(path), "it was changed both here and in Spark; it stays unchanged here"
+            )
         return bool(manager.create(path, if_exists="replace", **fields).doc != here.doc)
 
     return bool(store.run(write, lease=lease))  # the commit validates what ``write`` read

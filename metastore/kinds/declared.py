@@ -152,7 +152,7 @@ class Kind(built_in.Kind):
             if not (isinstance(change, type) and issubclass(change, EntityChange) and is_dataclass(change)):
                 raise InvalidArgument(f"a change is a dataclass derived from ms.EntityChange, not {shown(change)}")
             if any(field.name == "change" for field in dataclass_fields(change)):
-                raise InvalidArgument(f"a field of {change.__name__} is called change, which is where its name stands")
+                raise InvalidArgument(f"{change.__name__} has a field called change, a reserved name; rename the field")
 
         super().__init__(
             name,
@@ -179,7 +179,7 @@ class Kind(built_in.Kind):
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidArgument(f"{shown(changes)}: a change's fields are JSON values: {error}") from error
         if read != written or any(isinstance(c, UnknownChange) for c in decode(json.loads(written))):
-            raise InvalidArgument(f"{shown(changes)}: from_json does not give back what to_json wrote")
+            raise InvalidArgument(f"{shown(changes)}: from_json does not return what to_json was given")
 
 
 class DeclaredEntity(Entity):
@@ -221,7 +221,7 @@ def _entity(record: Record, origin: Origin | None = None) -> Entity:
 def _field(name: object, value: object) -> Field:
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _TAKEN:
         raise InvalidArgument(
-            f"a field is named by a word of a-z, 0-9 and _ that no entity has already; not {shown(name)}"
+            f"a field's name must be a word of a-z, 0-9 and _ that entities do not use already; not {shown(name)}"
         )
     if isinstance(value, Field):
         return value
@@ -263,7 +263,7 @@ def _json_type(wanted: type) -> type:
 
 def _family(family: object, container: bool) -> str:
     if container:
-        raise InvalidArgument("a container has its names for itself; leave family out")
+        raise InvalidArgument("a container cannot share names with another kind; leave family out")
     if not isinstance(family, str) or family not in KINDS or KINDS[family].container:
         raise InvalidArgument(
             f"a kind can share its names with another that is not a container, such as table, not with {shown(family)}"
@@ -308,7 +308,7 @@ def _type(field: Field) -> str | None:
 def _json(value: Any, what: str, depth: int = 0) -> Any:
     """Return a copy of ``value`` made of JSON types, or raise InvalidArgument."""
     if depth > _DEEPEST:
-        raise InvalidArgument(f"{what} holds lists and objects in each other, more than {_DEEPEST} deep")
+        raise InvalidArgument(f"{what} nests lists and objects more than {_DEEPEST} deep")
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):

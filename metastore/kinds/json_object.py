@@ -23,5 +23,5 @@ def clean_json_object(value: Any, what: str) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"{what} must be a JSON object: {error}") from None
     if is_too_deep({"values": clean}):
-        raise InvalidArgument(f"{what}: lists and objects lie in each other more than {MAX_DEPTH} deep")
+        raise InvalidArgument(f"{what}: lists and objects are nested more than {MAX_DEPTH} deep")
     return clean

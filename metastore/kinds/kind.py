@@ -190,7 +190,7 @@ def check_depth(text: str, value: object) -> None:
     Python's own limit is not used, because it depends on Python's version and on the program's recursion limit.
     """
     if text.count("[") + text.count("{") > MAX_DEPTH and is_too_deep(value):
-        raise InvalidArgument(f"lists and objects lie in each other more than {MAX_DEPTH} deep")
+        raise InvalidArgument(f"lists and objects are nested more than {MAX_DEPTH} deep")
 
 
 def is_too_deep(value: Any) -> bool:

@@ -88,7 +88,7 @@ class Relation:
         kinds = self.to_kinds if far else self.from_kinds
         if kinds and kind not in kinds:
             raise InvalidArgument(
-                f"{self.name} {'leads to' if far else 'goes from'} a {' or a '.join(kinds)}, not a {kind}"
+                f"{self.name} {'ends at' if far else 'starts at'} a {' or a '.join(kinds)}, not a {kind}"
             )
 
 

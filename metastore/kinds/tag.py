@@ -23,7 +23,7 @@ def clean_value(value: object) -> str:
     """Return a tag's value, or raise InvalidArgument."""
     text = clean_text(value, "a tag's value")
     if not text or "\x00" in text:
-        raise InvalidArgument("a tag's value must not be empty, and has no NUL; leave it out for none")
+        raise InvalidArgument("a tag's value must not be empty or contain NUL; leave it out for no value")
     if len(text.encode()) > MAX_VALUE:
         raise InvalidArgument(f"a tag's value has {len(text.encode())} bytes; at most {MAX_VALUE} are allowed")
     return text
@@ -32,7 +32,7 @@ def clean_value(value: object) -> str:
 def _clean_values(values: Any) -> list[str]:
     clean = [clean_value(value) for value in items(values, "allowed values")]
     if len(set(clean)) < len(clean):
-        raise InvalidArgument(f"an allowed value is named once; {shown(clean)} names one twice")
+        raise InvalidArgument(f"the allowed values must differ; {shown(clean)} has one twice")
     return clean
 
 

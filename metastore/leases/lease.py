@@ -183,7 +183,7 @@ class Hold:
         """Renew the lease for its ttl from now. Raises LeaseLost. Another error leaves its end unchanged."""
         self.check()
         if self._validity is None:
-            raise InvalidArgument("a lease that was joined is renewed by the process that acquired it")
+            raise InvalidArgument("only the process that acquired the lease can renew it; this process joined it")
         since = Instant.now(self.clock)
         expires_at = self._book.renew(self._grants, self.incarnation, self._ttl)
         if expires_at is None:

@@ -270,7 +270,7 @@ class Leases:
 def _clean_times(ttl: float, timeout: float, renew_every: float | None) -> tuple[float, float]:
     """Check the times, and return the ttl and the timeout."""
     if (ttl := positive_seconds(ttl, "a ttl")) < _SHORTEST:
-        raise InvalidArgument(f"a ttl of {ttl} s would be over before its answer; take {_SHORTEST} s at least")
+        raise InvalidArgument(f"a ttl of {ttl} s would end before the answer comes; use at least {_SHORTEST} s")
     if timeout != 0 or isinstance(timeout, bool):
         timeout = positive_seconds(timeout, "a timeout, unless it is 0,")
     if renew_every is not None and positive_seconds(renew_every, "renew_every") >= ttl / _SHARE:

@@ -18,7 +18,7 @@ def names_of(metalake: str) -> tuple[str, str]:
     """Return the names on the path of the catalog. Raises InvalidArgument unless ``metalake`` is one name."""
     names = parse_path(metalake)
     if len(names) != 1:
-        raise InvalidArgument(f"a load test has a metalake for itself: {metalake!r} is not one name")
+        raise InvalidArgument(f"a load test needs a metalake of its own: give one name, not {metalake!r}")
     return names[0], "c"
 
 

@@ -129,7 +129,7 @@ def _scenario(scenario: str | Scenario, skew: float | None, trace: str | None) -
     if isinstance(scenario, str):
         return scenario_named(scenario, skew=skew, trace=trace)
     if skew is not None or trace is not None:
-        raise InvalidArgument("skew and trace are for scenarios by name; a scenario in hand has its own")
+        raise InvalidArgument("skew and trace need a scenario by name; a Scenario object has its own")
     scenario.check()
     return scenario
 

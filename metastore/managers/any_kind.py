@@ -21,7 +21,7 @@ def check_kind(target: object, kind: str | None) -> None:
     if kind is None:
         return
     if target is None:
-        raise InvalidArgument("kind says what the path in under means; give under, or choose changes with kinds=[…]")
+        raise InvalidArgument("kind= is the kind of the path in under=; give under=, or choose changes with kinds=[…]")
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidArgument(f"there is no kind {shown(kind)}; known are {', '.join(sorted(KINDS))}")
     if isinstance(target, Entity) and target.kind != kind:

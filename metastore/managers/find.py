@@ -87,9 +87,9 @@ def wanted(
         raise InvalidArgument(f"recursive is True or False, not {shown(recursive)}")
     glob = "*" if name is None else unicodedata.normalize("NFC", clean_text(name, "the name to find"))
     if "\x00" in glob:
-        raise InvalidArgument("the name to find has no NUL: no name has one")
+        raise InvalidArgument("the name to find must not contain NUL")
     if len(glob.replace("*", "")) > MAX_NAME:  # SQLite accepts no pattern beyond a maximal length
-        raise InvalidArgument(f"the name to find has more than {MAX_NAME} characters beside *: no name has so many")
+        raise InvalidArgument(f"the name to find has more than {MAX_NAME} characters besides *; shorten it")
     glob, pairs, looked_for = re.sub(r"\*+", "*", glob), _pairs(properties), clean(text)
     return CheckedSearch(_scope(backend, under), kind or "", glob, pairs, recursive, looked_for)
 

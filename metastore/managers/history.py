@@ -78,7 +78,7 @@ def _with_history(backend: Reads, kind: Kind, target: Target) -> int:
                 why = "the transaction that returned it did not commit, or it was purged"
                 raise EntityNotFound(target.path, f"{target.path} (id {target.id}) has no history: {why}")
             raise EntityNotFound(
-                target.path, f"{target.path} (id {target.id}) is not there any more, and neither is its history"
+                target.path, f"{target.path} (id {target.id}) does not exist any more, nor does its history"
             )
         return target.id
     return find(View(backend, False), kind, target).chain[-1].id

@@ -265,14 +265,14 @@ def _clean_values(values: Any) -> dict[str, Any]:
         raise InvalidArgument(f"statistics are a mapping of names to values, not {shown(values)}")
     clean = {_custom(name): _clean_value(value, f"the statistic {shown(name)}") for name, value in values.items()}
     if is_too_deep(clean):
-        raise InvalidArgument(f"lists and maps of a statistic lie in each other more than {MAX_DEPTH} deep")
+        raise InvalidArgument(f"lists and maps of a statistic are nested more than {MAX_DEPTH} deep")
     return clean
 
 
 def _clean_value(value: Any, what: str, depth: int = 0) -> Any:
     """Return a string, a long, a double, a boolean, or a list or map of such values."""
     if depth > MAX_DEPTH:
-        raise InvalidArgument(f"{what} lies more than {MAX_DEPTH} deep")
+        raise InvalidArgument(f"{what} is nested more than {MAX_DEPTH} deep")
     if isinstance(value, bool):
         return value
     if isinstance(value, int):

@@ -61,7 +61,7 @@ def decode_value(text: str, origin: Origin | None = None) -> Any:
     try:
         kept = json.loads(text)
     except (ValueError, RecursionError) as why:
-        raise UnreadableRow("what an operation came to", reason(why)) from why
+        raise UnreadableRow("the result of an operation", reason(why)) from why
     if "entity" in kept:
         chain, *rest = kept["entity"]
         record = Record(tuple([Node(*node) for node in chain]), *rest)

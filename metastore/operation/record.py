@@ -80,7 +80,7 @@ class OperationRow:
         self.look = False
         if not steps:
             if self._may_be_absent:
-                raise Conflict("operation", "nothing is kept of the operation")
+                raise Conflict("operation", "the operation has no record")
             raise outcome_forgotten(self.id)  # the row existed: sending the change again could apply it twice
         first = steps[0]
         if first.ordinal != 0:  # the fingerprint of the arguments was in the row that gc has deleted
@@ -217,12 +217,12 @@ def refused_id(operation_id: UUID) -> OperationIdRefused:
     """Return the error for an operation id that cannot be told from one that gc has forgotten."""
     if operation_id.version == 8:
         return OperationIdRefused(
-            f"the key {operation_id} cannot be told from one that gc has forgotten, because its retention is less than "
-            "a minute, or this machine's clock differs from the database's by more than a minute; correct that"
+            f"the key {operation_id} cannot be distinguished from one that gc has forgotten: the retention is less "
+            "than a minute, or this machine's clock differs from the database's by more than a minute; correct that"
         )
     return OperationIdRefused(
-        f"operation id {operation_id} cannot be told from one that gc has forgotten (its retention, and a minute), or "
-        "is more than a minute ahead of the database's clock; take a new one, from ms.new_operation_id()"
+        f"operation id {operation_id} cannot be distinguished from one that gc has forgotten (its retention, and a "
+        "minute), or is more than a minute ahead of the database's clock; take a new one, from ms.new_operation_id()"
     )
 
 

@@ -222,7 +222,7 @@ class Consumer:
         if row is None:
             return EntityNotFound(
                 self.name,
-                f"the consumer {self.name} was dropped, or another server that took over lost it; make it again",
+                f"the consumer {self.name} was dropped, or another server that took over lost it; create it again",
             )
         self._seq, self._run = row.seq, run
         message = (

@@ -277,8 +277,8 @@ def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], 
             lost.append(str(one.difference.path_after))
     if lost:
         raise InvalidArgument(
-            f"the old parents of these, or the other ends of their relations, are gone: {_listed(lost)}; restore those "
-            "first, or revert the others"
+            f"the old parents, or the other ends of relations, of these entities do not exist: {_listed(lost)}; "
+            "restore what is missing first, or revert only the others"
         )
 
 

@@ -98,16 +98,20 @@ class Webhook:
 def _checked(url: str) -> SplitResult:
     """Return the parts of a webhook's URL. Raises InvalidArgument."""
     if not url.startswith(("http://", "https://")):
-        raise InvalidArgument("a webhook has a URL that begins with http:// or https://")
+        raise InvalidArgument("a webhook's URL must begin with http:// or https://")
     try:
         parts = urlsplit(url)
         named = bool(parts.hostname) and parts.port != 0
     except ValueError:  # a port that is not a number, or a broken IPv6 address
         named = False
     if not named or not url.isascii() or any(c <= " " or c == "\x7f" for c in url):
-        raise InvalidArgument("a webhook's URL has a host, perhaps a port, and neither blanks nor control characters")
+        raise InvalidArgument(
+            "a webhook's URL needs a host, and must not contain blanks, control characters or a wrong port"
+        )
     if "@" in parts.netloc:
-        raise InvalidArgument("a webhook's URL has no password: give a header whose value an environment variable has")
+        raise InvalidArgument(
+            "a webhook's URL must not have a password; give a header with a value from the environment"
+        )
     return parts._replace(fragment="")
 
 

@@ -34,6 +34,6 @@ def one_info(rows: Sequence[R]) -> R:
     """Return the one row of the table ``info``. Raises BackendRefused if a restore that failed has left it empty."""
     if len(rows) != 1:
         raise BackendRefused(
-            f"the table info has {len(rows)} rows, not one: the backup was not put back as a whole; put it back again"
+            f"the table info has {len(rows)} rows, not one: the backup was not restored completely; restore it again"
         )
     return rows[0]

@@ -236,7 +236,7 @@ class Places:
         leads_out = {".", ".."}.intersection(location.split("/"))
         if leads_out or part is None or part[2] != _mark(part[1], begin, user) or not _is_new(part[1]):
             raise ForbiddenError(
-                f"the server chooses a folder for {shown(names)}, and holds a staged table's for a day; leave the "
+                f"the server chooses the folder for {shown(names)}, and reserves a staged one for a day; leave the "
                 "location out, or let an operator choose it"
             )
         return f"{begin}-{part[0]}"
@@ -284,7 +284,7 @@ def check_beside(location: str, file: str) -> None:
     here = file.rpartition("/")[0]
     if not any(is_same_place(here, there) for there in (location, f"{location}/metadata")):
         raise ForbiddenError(
-            f"the file {file[:200]!r} names the location {location[:200]!r}, where it does not lie: a user may have "
+            f"the file {file[:200]!r} names the location {location[:200]!r} but is not in it: a user may have "
             "written it; register a file in that folder, or in its folder metadata"
         )
 

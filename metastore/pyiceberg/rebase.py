@@ -129,7 +129,7 @@ def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
         return manifests_of(io, snapshot)
     except ForbiddenError as error:
         raise CommitFailedException(
-            f"nothing is merged with the snapshot {snapshot.snapshot_id}: its manifest list lies outside of the "
+            f"the commit cannot be merged with the snapshot {snapshot.snapshot_id}: its manifest list is outside the "
             "table's folder; refresh the table and repeat"
         ) from error
 

@@ -103,8 +103,8 @@ class Sealed(str):
         """
         if not self._compares:
             raise InvalidArgument(
-                f"the property {shown(self._name)} is secret, so a user's expected= is not a plain value; "
-                "give the handle that load shows"
+                f"the property {shown(self._name)} is secret, so a user cannot compare it with a plain value; "
+                "as expected=, give the handle that load shows"
             )
         return self.bound(entity_id, before)
 
@@ -144,7 +144,7 @@ class Sealer:
         """Return the secret in a sealed value; ``what`` names the property. Raises as :meth:`seal` does."""
         parts = sealed_parts(value)
         if parts is None:
-            raise SecretDamaged(f"{what} has a handle, and its secret is not in this database; set the property again")
+            raise SecretDamaged(f"{what} has a handle, but its secret is not in this database; set the property again")
         try:
             secret = self._opened(name, parts, entity_id)
         except SecretDamaged as error:  # its message names only the data key

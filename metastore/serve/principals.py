@@ -87,7 +87,7 @@ class Principals:
 
     def __post_init__(self) -> None:
         if self.issuer is not None and self.header is not None:
-            raise InvalidArgument("either an issuer's token or a proxy's header says who asks; choose one")
+            raise InvalidArgument("an issuer's token and a proxy's header cannot both name the user; choose one")
 
     @property
     def authenticates(self) -> bool:

@@ -114,7 +114,7 @@ def serve_application(
     """
     if not authenticates and not is_loopback(host):
         raise InvalidArgument(
-            f"{host} is reached from other machines, and nothing checks there who a client is; give a --token-file, "
+            f"other machines can reach {host}, and the server cannot check who a client is; give a --token-file, "
             "an --oidc-issuer, or a --proxy-header that a proxy before the server sets, or serve on 127.0.0.1"
         )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -123,7 +123,7 @@ class Overlay(Reads):
     def commit(self, commit: Commit) -> CommitOutcome:
         """Add a commit to the overlay."""
         if commit.principal != self._principal:
-            raise InvalidArgument("all of a transaction has one principal; give it to transaction() or run()")
+            raise InvalidArgument("a transaction has only one principal; give it to transaction() or run()")
         for guard in commit.guards:
             self._entities.note_guard(guard.id, guard.scope_version)
             if guard.bump and not self._drafts.is_new(guard.id):

@@ -48,7 +48,7 @@ class _NotOpen:
     """The substitute for the backend before the block begins and after it ended."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise InvalidArgument("a transaction is used inside its with block, and once; begin another")
+        raise InvalidArgument("use a transaction only inside its with block, and only once; begin another")
 
 
 _NOT_OPEN = cast(Reads, _NotOpen())

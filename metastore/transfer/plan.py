@@ -119,7 +119,9 @@ def check_known(chain: Nodes, only: Collection[int] | None) -> None:
     """Raise EntityAlreadyExists if an entity is not in ``only``: it was created in this place since that was read."""
     if only is not None and chain[-1].id not in only:
         path = format_path([node.name for node in chain])
-        raise EntityAlreadyExists(path, f"{path} was made here while the import ran; import again, and it is left out")
+        raise EntityAlreadyExists(
+            path, f"another call created {path} while the import ran; import again, which skips it"
+        )
 
 
 def _take(group: Group, parents: Nodes, taken: set[tuple[int, str, str]]) -> None:
@@ -128,7 +130,9 @@ def _take(group: Group, parents: Nodes, taken: set[tuple[int, str, str]]) -> Non
     place = (parent.id, group.line.family, key_under(parent, name))
     if place in taken:
         path = format_path((*[n.name for n in parents], name))
-        raise InvalidArgument(f"line {group.number}: {path} comes twice, as names are compared there")
+        raise InvalidArgument(
+            f"line {group.number}: the file has {path} twice: the catalog treats the two names as equal"
+        )
     taken.add(place)
 
 
@@ -169,7 +173,7 @@ def _knows_columns(record: Record, old: Mapping[str, Any], follow: Follow | None
     known = None if follow is None else follow.columns.get(record.chain[-1].id)
     if known is not None and old["last_column_id"] > known:
         path = format_path([node.name for node in record.chain])
-        raise EntityAlreadyExists(path, f"{path} got columns here while the import ran; import again")
+        raise EntityAlreadyExists(path, f"another call added columns to {path} while the import ran; import again")
     return known is not None
 
 

@@ -210,14 +210,14 @@ class Structure:
         """Check one more line; ``raw`` is its text. Raises InvalidArgument."""
         if isinstance(line, OperationLine):
             if not self._header.history:
-                raise InvalidArgument("an operation, although the header says that there is no history")
+                raise InvalidArgument("the line is an operation, but the header says that the file has no history")
             self._in_operations = True
             self._check_seq(line)
             if problem := step_problem(line):
                 raise InvalidArgument(problem)
             return
         if self._in_operations:
-            raise InvalidArgument("an entity or an owned row after the operations, which come last")
+            raise InvalidArgument("this line comes after the operations, which must be the last lines of an export")
         if isinstance(line, RelationLine):
             self._relation(line)
             return
@@ -237,12 +237,12 @@ class Structure:
         """Raise InvalidArgument if the last entity already has such a row or relation."""
         if place in self._own:
             assert self._last is not None
-            raise InvalidArgument(f"{what} of {format_path(self._last.names)} comes twice")
+            raise InvalidArgument(f"the file has {what} of {format_path(self._last.names)} twice")
         self._own.add(place)
 
     def _owned(self, line: OwnedLine, raw: bytes) -> None:
         if self._last is None:
-            raise InvalidArgument(f"the {line.kind} {line.name!r} belongs to no entity: none comes before it")
+            raise InvalidArgument(f"the {line.kind} {line.name!r} comes before all entities; it must follow its entity")
         path = format_path((*self._last.names, line.name))
         _check_name(line.name)
         self._check_id(line.id, path)
@@ -251,9 +251,11 @@ class Structure:
 
     def _relation(self, line: RelationLine) -> None:
         if self._last is None:
-            raise InvalidArgument(f"the relation {line.kind} goes from no entity: none comes before it")
+            raise InvalidArgument(
+                f"the relation {line.kind} comes before all entities; it must follow the entity that has it"
+            )
         if not self._header.history and (line.to is None or line.to_kind is None):
-            raise InvalidArgument(f"the relation {line.kind} of {format_path(self._last.names)} leads nowhere")
+            raise InvalidArgument(f"the relation {line.kind} of {format_path(self._last.names)} has no target")
         for names in (line.to, line.column):
             for name in names or ():
                 _check_name(name)
@@ -286,7 +288,7 @@ class Structure:
         if kind_named(line.kind).container:
             key = line.row["id"] if line.row else (line.names, (*line.under, line.family))
             if key in self._kinds:
-                raise InvalidArgument(f"{path} comes twice")
+                raise InvalidArgument(f"the file has {path} twice")
             self._kinds[key] = line.kind
 
     def _parent(self, line: EntityLine, path: str) -> str | None:
@@ -302,7 +304,7 @@ class Structure:
         key = line.row["parent_id"] if line.row else (line.names[:-1], line.under)
         parent = self._kinds.get(key)
         if parent is None or (line.row and len(line.names) == 1):
-            raise InvalidArgument(f"{path} comes before its parent, or without it")
+            raise InvalidArgument(f"the parent of {path} is missing, or comes after it")
         return parent
 
     def _check_seq(self, line: OperationLine) -> None:
@@ -359,13 +361,13 @@ def _check_row(line: EntityLine, path: str) -> None:
     """Raise InvalidArgument if the columns of a row contradict each other."""
     row, name = line.row, line.names[-1]
     if row["key"] not in (name, fold(name)):
-        raise InvalidArgument(f"{path}: {name!r} is compared as {shown(row['key'])}")
+        raise InvalidArgument(f"{path}: the key of {name!r} cannot be {shown(row['key'])}")
     if row["version"] < 1 or row["scope_version"] < 1:
         raise InvalidArgument(f"{path}: versions begin at 1")
     if row["state"] not in (LIVE, DROPPED, PURGING, DROPPING):
-        raise InvalidArgument(f"{path}: it has the state {row['state']}, which is not a state")
+        raise InvalidArgument(f"{path}: there is no state {row['state']}")
     if row["state"] != PURGING and (row.get("dropped_at") is None) != (row["state"] in (LIVE, DROPPING)):
-        raise InvalidArgument(f"{path}: a dropped entity, and no other, has a time of its drop")
+        raise InvalidArgument(f"{path}: a dropped entity needs the time of its drop, and a live one must not have it")
 
 
 def _check_name(name: str) -> None:

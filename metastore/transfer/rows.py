@@ -38,7 +38,7 @@ class Ids:
             text = to_json([row["parent_id"], line.family, row["key"]])
             place = blake2b(text.encode(), digest_size=16).digest()
             if place in self._places:
-                raise InvalidArgument(f"{path} comes twice")
+                raise InvalidArgument(f"the file has {path} twice")
             self._places.add(place)
 
     def leads_to(self, row_id: int, what: str) -> None:

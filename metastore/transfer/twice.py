@@ -39,5 +39,7 @@ class Twice:
         parts = [*parent_key(line), line.family, fold(line.names[-1])]
         digest = blake2b(to_json(parts).encode(), digest_size=16).digest()
         if digest in self._seen:
-            raise InvalidArgument(f"{format_path(line.names)} comes twice, as names are compared there")
+            raise InvalidArgument(
+                f"the file has {format_path(line.names)} twice: the catalog treats the two names as equal"
+            )
         self._seen.add(digest)

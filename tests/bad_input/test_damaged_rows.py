@@ -194,8 +194,8 @@ def _found(url: str, name: str) -> set[int]:
 
 PLANTED: dict[str, tuple[int, dict[str, Any], str]] = {
     "a time beyond the calendar": (5, {"created_at": 1 << 60}, "line 5: .*before the year 10000"),
-    "a key of another name": (5, {"key": "other"}, "line 5: .*is compared as"),
-    "a state that means nothing": (5, {"state": 7}, "line 5: .*not a state"),
+    "a key of another name": (5, {"key": "other"}, "line 5: .*the key of .* cannot be"),
+    "a state that means nothing": (5, {"state": 7}, "line 5: .*there is no state 7"),
     "a drop without a time": (5, {"state": 1}, "line 5: .*time of its drop"),
     "a version that is none": (5, {"version": 0}, "line 5: .*versions begin at 1"),
     "changes that are not JSON": (8, {"changes": "{"}, "line 8: .*changes cannot be read"),

@@ -62,7 +62,7 @@ def test_an_address_that_others_reach_needs_users_and_tls(
     wrong.append([*issuer, *client, "--public-url", "https://lake.example", "--no-console"])
     assert [run(["--url", url, "serve", "--check", *words]) for words in wrong] == [1] * len(wrong)
     said = " ".join(capsys.readouterr().err.split())
-    assert "belong to a client: --oidc-client-id" in said
+    assert "--oidc-scope need --oidc-client-id" in said
     assert "--oidc-client-id needs --oidc-issuer, --public-url, and the console" in said
     assert "both --oidc-issuer and --oidc-audience" in said
     assert "choose one" in said
@@ -163,10 +163,10 @@ def test_a_vendor_that_is_written_wrong_is_named(
     ("options", "word"),
     [
         (["role=x", "gcs-bucket=lake"], "needs one of role=ARN"),
-        (["role=x", "roll=y"], "duration and endpoint besides"),
-        (["azure-account=lake", "role-arn=y"], "duration and endpoint besides"),
+        (["role=x", "roll=y"], "also allows only duration and endpoint"),
+        (["azure-account=lake", "role-arn=y"], "also allows only duration and endpoint"),
         (["azure-account=lake", "duration=1m"], "15 minutes"),
-        (["gcs-bucket=lake", "duration=1h"], "has endpoint besides, not 'duration'"),
+        (["gcs-bucket=lake", "duration=1h"], "also allows only endpoint, not 'duration'"),
     ],
 )
 def test_settings_of_a_vendor_that_do_not_fit_together_are_named(

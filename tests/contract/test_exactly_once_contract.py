@@ -242,12 +242,12 @@ class TestArguments:
         before = ground.dump()
         for own in (new_id(), ahead):
             for name in ("create", "alter", "alter nothing", "rename", "drop nothing", "partition", "purge"):
-                with pytest.raises(ms.InvalidArgument, match="cannot be told"):
+                with pytest.raises(ms.InvalidArgument, match="cannot be distinguished"):
                     CALLS[name](ground, own)
-            with pytest.raises(ms.InvalidArgument, match="cannot be told"):
+            with pytest.raises(ms.InvalidArgument, match="cannot be distinguished"):
                 FAILING["not found"](ground, own)
             ground.store._session.hot.note(ground.table.id, ("table", ground.table.names))
-            with pytest.raises(ms.InvalidArgument, match="cannot be told"):
+            with pytest.raises(ms.InvalidArgument, match="cannot be distinguished"):
                 CALLS["alter"](ground, own)
             ground.store._session.hot.cool(ground.table.id)
         assert ground.dump() == before

@@ -233,7 +233,7 @@ def test_after_gc(ground: Ground) -> None:
         assert ground.store.schemas.create("m.c.made", operation_id=own) == made
     except ms.InvalidArgument as error:
         told = str(error)
-        assert "cannot be told from one that gc has forgotten" in told
+        assert "cannot be distinguished from one that gc has forgotten" in told
     assert not ground.store.schemas.exists("m.c.made")
 
 

@@ -132,7 +132,7 @@ def test_a_user_takes_no_folder_by_a_name_that_begins_like_it(
     secret = root.get("/namespaces/b/tables/t").json()["metadata"]["location"]
     for namespace, name, place in (("a", "own", places[0]), ("a", "own", places[1]), ("mine", "t", secret)):
         answer = bob.post(f"/namespaces/{namespace}/tables", json={"name": name, "schema": SCHEMA, "location": place})
-        assert (answer.status_code, "the server chooses a folder" in answer.text) == (403, True), answer.text
+        assert (answer.status_code, "the server chooses the folder" in answer.text) == (403, True), answer.text
     staged = bob.post(TABLES, json={"name": "own", "schema": SCHEMA, "stage-create": True}).json()["metadata"]
     relative = {"name": "own", "schema": SCHEMA, "location": staged["location"].rpartition("-")[2]}
     assert bob.post(TABLES, json=relative).status_code == 403

@@ -70,8 +70,10 @@ def test_what_was_committed_and_made_here_stays(url: str, source: Catalog, tmp_p
         source.create_table(("eu", "made"), schema=rows.schema)
         done = import_iceberg(url, source, "lake.ice")
         assert (done.written, done.left) == (1, 0)
-        reasons = [one.partition(",")[0] for one in done.failures]
-        assert reasons == [f"table eu.{name}: it has changed here" for name in ("made", "orders")]
+        reasons = [one.partition(";")[0] for one in done.failures]
+        assert reasons == [
+            f"table eu.{name}: it was changed both here and in the other catalog" for name in ("made", "orders")
+        ]
         assert [here.load_table(one).scan().to_arrow().num_rows for one in (orders, items)] == [3, 3]
         assert here.load_table(("eu", "made")).metadata.table_uuid == made.metadata.table_uuid
         assert here.load_namespace_properties("eu") == {"owner": "ann", "mine": "yes"}

@@ -71,7 +71,7 @@ def test_what_people_did_here_stays(sqlite_url: str, session: SparkSession) -> N
         done = import_spark(sqlite_url, session, "lake")
         assert (done.written, done.left) == (0, 0)
         assert sorted(done.failures) == [
-            "table spark_catalog.eu.orders: it has changed here, and there too; it stays as it is here",
+            "table spark_catalog.eu.orders: it was changed both here and in Spark; it stays unchanged here",
             f"view spark_catalog.eu.big: {view} already exists",
         ]
         assert [store.tables.load(table), store.tables.load(view)] == [mine, own]
@@ -80,7 +80,7 @@ def test_what_people_did_here_stays(sqlite_url: str, session: SparkSession) -> N
         store.views.create(view, comment="mine")
         store.tables.rename(table, "renamed")
         done = import_spark(sqlite_url, session, "lake")
-        assert "it was made here" in " ".join(done.failures)
+        assert "it was not created by an import of the same name" in " ".join(done.failures)
         assert (done.written, store.views.load(view).comment) == (0, "mine")
         store.tables.drop("lake.spark_catalog.eu.renamed")
         assert (import_spark(sqlite_url, session, "lake").written, store.tables.exists(table)) == (0, False)
@@ -107,7 +107,7 @@ def test_a_repeated_task_makes_nothing_again(sqlite_url: str) -> None:
         list(write([one]))  # the same operation
         assert not store.tables.exists("lake.c.s.t")
         taken = one._replace(place=place._replace(taken_by=("lake", "c", "s", "T")), operation=ms.new_operation_id())
-        assert list(write([taken])) == ["table c.s.t: 'T' there has this name here"]
+        assert list(write([taken])) == ["table c.s.t: 'T' of the other catalog already has this name here"]
         store.leases.break_(lease.name)
         with pytest.raises(ms.LeaseLost):
             list(write([one._replace(operation=ms.new_operation_id())]))

@@ -192,7 +192,7 @@ def test_a_published_value_stays_so_when_the_same_is_published_twice(store: ms.S
     lease.stage(table, KEY, OLD)
     assert [e.version for e in child.publish()] == [2]
     assert lease.publish() == ()
-    with pytest.raises(ms.InvalidArgument, match="joined is renewed by"):
+    with pytest.raises(ms.InvalidArgument, match="this process joined it"):
         child.renew()
     assert child.release() is False
     lease.release()
@@ -232,7 +232,7 @@ def test_on_lost_may_acquire_anew(store: ms.Store) -> None:
 
 
 def test_a_ttl_that_is_over_before_its_answer(store: ms.Store) -> None:
-    with pytest.raises(ms.InvalidArgument, match="would be over before its answer"):
+    with pytest.raises(ms.InvalidArgument, match="would end before the answer comes"):
         store.leases.acquire("job", ttl=0.001)
     assert list(store.changes()) == []
 

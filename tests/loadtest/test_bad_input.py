@@ -55,7 +55,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         (["--master", "local-cluster[2,1,1024]"], "runs 2 of 8 clients at once"),
         (["--master", "spark://host"], "'spark://host' is not a Spark master: write spark://host:7077"),
         (["--skew", "0.5"], "hot-table has no skew"),
-        (["--metalake", "a.b"], "'a.b' is not one name"),
+        (["--metalake", "a.b"], "give one name, not 'a.b'"),
         (["--metalake", ""], "a name must not be empty"),
     ],
 )
@@ -73,7 +73,7 @@ def test_scenarios(told: Told, tmp_path: Path) -> None:
 def test_databases(told: Told, tmp_path: Path) -> None:
     """Those that Spark's processes cannot share, that are not there, and whose passwords nobody is to see."""
     for url in ("memory://", "sqlite://", "sqlite:///:memory:"):
-        assert "not one in memory" in told(url=url)
+        assert "cannot share a database in memory" in told(url=url)
     line = told(url=f"postgresql+psycopg://ada:secret@127.0.0.1:{free_port()}/x")
     assert "secret" not in line
     assert "127.0.0.1" in line
@@ -121,7 +121,7 @@ def test_from_a_program(sqlite_url: str) -> None:
         start(sqlite_url, "siblings", seed="x")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="tables is an integer"):
         start(sqlite_url, Mix(tables=0))
-    with pytest.raises(InvalidArgument, match="skew and trace are for scenarios by name"):
+    with pytest.raises(InvalidArgument, match="skew and trace need a scenario by name"):
         start(sqlite_url, Mix(), skew=0.1)
 
 

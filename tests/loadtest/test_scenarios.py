@@ -209,8 +209,11 @@ BAD = {
     "not a number": ("skew = nan", "skew is a number from 0 to 10, not nan"),
     "a negative weight": ("[weights]\nload = -1", "the weight of load is a number from 0"),
     "weights that are none": ("weights = 3", "weights is a table"),
-    "reads without a kind": ("[weights]\nalter = 1", "80 % are reads, and none has a weight: load, exists, list"),
-    "writes without a kind": ("[weights]\nload = 1", "20 % are writes, and none has a weight"),
+    "reads without a kind": (
+        "[weights]\nalter = 1",
+        "80 % are reads, but no read has a weight; set one of load, exists, list",
+    ),
+    "writes without a kind": ("[weights]\nload = 1", "20 % are writes, but no write has a weight"),
     "no name": ("name = 3", "name is a text"),
 }
 

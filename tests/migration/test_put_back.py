@@ -183,7 +183,7 @@ def test_an_entity_from_before_is_no_base(place: Sqlite | Postgres) -> None:
         assert (there.id, there.version, names[0].id) == (kept.id, kept.version, lost.id)
         check_first_writes(held)
         store = opened()
-        with pytest.raises(ms.VersionConflict, match="an older backup was put back"):
+        with pytest.raises(ms.VersionConflict, match="an older backup was restored"):
             store.metalakes.alter(kept, ms.SetComment("x"), expected_version=kept.version)
         assert dict(store.metalakes.alter(kept, ms.SetComment("x")).properties) == {"new": "yes"}
         with pytest.raises(ms.EntityNotFound):

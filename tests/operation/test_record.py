@@ -78,7 +78,7 @@ def test_a_row_that_is_gone_is_no_failure(store: Store) -> None:
         row_of(store).read()
     repeat = row_of(store, new_id(store))
     repeat.lease_lost()  # it may be a repeat of what was applied, or a first call
-    with pytest.raises(Conflict, match="nothing is kept"):
+    with pytest.raises(Conflict, match="the operation has no record"):
         repeat.read()
     assert not repeat.look
 
@@ -100,7 +100,7 @@ def test_two_calls_with_one_id_do_not_meet_for_ever(store: Store, claim: int, wa
 
 def test_an_id_that_gc_may_have_forgotten_is_refused(store: Store) -> None:
     unknown, known = row_of(store, new_id(store)), row_of(store, new_id(store))
-    with pytest.raises(InvalidArgument, match="cannot be told"):
+    with pytest.raises(InvalidArgument, match="cannot be distinguished"):
         unknown.look_next("stale_id")
     known.keep("unchanged", "1")
     with pytest.raises(Conflict) as conflict:

@@ -203,7 +203,7 @@ def test_bad_positions(store: Store) -> None:
     with pytest.raises(InvalidArgument, match="time zone"):
         store.at(datetime(2026, 1, 1))  # noqa: DTZ001  (what is refused)
     epoch = store.position().rpartition("-")[0]
-    with pytest.raises(InvalidArgument, match="lies ahead"):
+    with pytest.raises(InvalidArgument, match="is ahead of the newest one"):
         store.at(f"{epoch}-{1 << 40:016x}")
     store.pin("a")
     with pytest.raises(EntityAlreadyExists):

@@ -315,7 +315,7 @@ def test_what_cannot_come_back_is_listed(lake: Store) -> None:
     lake.schemas.drop("m.c.away")
     lake.tags.detach("m.c.s.tagged", "m.red", kind="table")
     lake.tags.drop("m.red")
-    with pytest.raises(InvalidArgument, match=r"are gone: m\.c\.away\.t, m\.c\.s\.tagged; restore those first"):
+    with pytest.raises(InvalidArgument, match=r"do not exist: m\.c\.away\.t, m\.c\.s\.tagged; restore what is"):
         lake.revert("m.c.s", to=before)
     assert lake.tables.load("m.c.s.kept").comment == "2"
     lake.tags.restore("m.red")
@@ -332,7 +332,7 @@ def test_what_moved_into_something_that_is_gone_is_listed(lake: Store) -> None:
     lake.schemas.create("m.c.away")
     lake.tables.rename("m.c.s.t", "m.c.away.t")
     lake.schemas.drop("m.c.away", cascade=True)
-    with pytest.raises(InvalidArgument, match=r"are gone: m\.c\.s\.t; restore those first"):
+    with pytest.raises(InvalidArgument, match=r"do not exist: m\.c\.s\.t; restore what is missing first"):
         lake.revert("m.c.s", to=before)
     lake.schemas.restore("m.c.away")
     lake.revert("m.c.s", to=before)

@@ -150,15 +150,15 @@ def test_after_gc_an_id_is_refused_or_known(url: str) -> None:
         known = 0
         for op, call in calls:
             if store.outcome(op).state == "unknown":
-                with pytest.raises(ms.InvalidArgument, match="cannot be told"):
+                with pytest.raises(ms.InvalidArgument, match="cannot be distinguished"):
                     call(store, op)
             else:
                 call(store, op)
                 known += 1
         assert 1 <= known < len(calls)
-        with pytest.raises(ms.InvalidArgument, match="cannot be told"):
+        with pytest.raises(ms.InvalidArgument, match="cannot be distinguished"):
             store.tables.alter(PATH, ms.SetComment("never"), operation_id=never)
-        with pytest.raises(ms.InvalidArgument, match="cannot be told"):
+        with pytest.raises(ms.InvalidArgument, match="cannot be distinguished"):
             store.tables.create("lake.cat.s.never", operation_id=never)
         assert written(url) == before
         store.tables.alter(PATH, ms.SetComment("without an id"))

@@ -94,11 +94,11 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "half of a character in a principal": (changed(5, created_by="a\ud800"), "line 5: .*'created_by'"),
     "a number that no database holds": (changed(5, created_at=1 << 63), "line 5: .*'created_at'"),
     "neither entity nor row": (changed(5, path=...), "line 5: this is neither an entity"),
-    "a child before its parent": (moved(4, 5), "line 4: .*comes before its parent, or without it"),
-    "a child without its parent": (dropped(3), "line 3: lake.c.s comes before its parent, or without it"),
-    "a container twice": (lambda lines: lines.insert(4, lines[3]), "line 5: lake.c.s comes twice"),
-    "two names that are one": (folding, "line 7: lake.c.s.T comes twice, as names are compared there"),
-    "a row that belongs to nothing": (moved(6, 2), "line 2: the partition 'p' belongs to no entity"),
+    "a child before its parent": (moved(4, 5), "line 4: the parent of .* is missing, or comes after it"),
+    "a child without its parent": (dropped(3), "line 3: the parent of lake.c.s is missing, or comes after it"),
+    "a container twice": (lambda lines: lines.insert(4, lines[3]), "line 5: the file has lake.c.s twice"),
+    "two names that are one": (folding, "line 7: the file has lake.c.s.T twice: the catalog treats"),
+    "a row that belongs to nothing": (moved(6, 2), "line 2: the partition 'p' comes before all entities"),
     "a kind where it cannot stand": (changed(5, path=["lake", "c", "t"]), "line 5: .*must be below a schema, not"),
     "a table at the top": (changed(2, kind="table", family="table"), "line 2: .*cannot be below the root"),
     "a family of another kind": (changed(5, family="fileset"), "line 5: .*of the family table, not 'fileset'"),
@@ -118,11 +118,11 @@ ID = "01a1fb2b-a5fc-7482-a63a-6741f4952106"
 BAD_WITH_HISTORY: dict[str, tuple[Callable[[Lines], None], str]] = {
     "an id beyond the last": (changed(5, id=99), "line 5: lake.c.s.t has the id 99"),
     "an id of nothing": (changed(5, id=0), "line 5: lake.c.s.t has the id 0"),
-    "a parent that is not there": (changed(5, parent_id=5), "line 5: .*comes before its parent"),
+    "a parent that is not there": (changed(5, parent_id=5), "line 5: the parent of .* is missing"),
     "a missing column": (changed(5, scope_version=...), "line 5: an entity with ids has no 'scope_version'"),
     "an operation that is none": (changed(8, operation_id="x"), "line 8: .*it must be a UUID"),
     "an operation without a time": (changed(8, time=...), "line 8: an operation has no 'time'"),
-    "an entity after the operations": (moved(5, 9), "line 9: an entity or an owned row after the operations"),
+    "an entity after the operations": (moved(5, 9), "line 9: this line comes after the operations"),
     "a root": (changed(1, root=["lake"]), "line 1: the header has ids and a root"),
 }
 
@@ -192,16 +192,16 @@ def other(key: str, value: str, **fields: Any) -> Callable[[Lines], None]:
 
 
 TWICE: dict[str, tuple[Callable[[Lines], None], str]] = {
-    "a row": (again("name", "p"), "the partition 'p' of lake.c.s.t comes twice"),
-    "a relation": (again("relation", "tag_on"), "the relation tag_on of lake.c.s.t comes twice"),
-    "an owner": (again("relation", "owner", to=["lake", "bob"]), "the relation owner of lake.c.s.t comes twice"),
+    "a row": (again("name", "p"), "the partition 'p' of lake.c.s.t twice"),
+    "a relation": (again("relation", "tag_on"), "the relation tag_on of lake.c.s.t twice"),
+    "an owner": (again("relation", "owner", to=["lake", "bob"]), "the relation owner of lake.c.s.t twice"),
 }
 ASTRAY: dict[str, tuple[Callable[[Lines], None], str]] = {
     "to nothing": (other("relation", "owner", to_id=1 << 40), "has the id 1099511627776"),
     "to no entity": (other("relation", "tag_on", to_id=8), "leads to the id 8, and the file has no entity"),
     "from no column": (other("relation", "tag_on", column_id=7), "from the column 7, which is not a"),
     "an id twice": (other("kind", "schema", id=2), "another entity of the file has its id 2"),
-    "a place twice": (again("kind", "tag", id=8), "lake.pii comes twice"),
+    "a place twice": (again("kind", "tag", id=8), "the file has lake.pii twice"),
 }
 
 

@@ -172,7 +172,7 @@ def test_another_kind_and_case(built: Store) -> None:
         built.tables.create(f"lake.c.cases.{name}")
     stream, _ = exported(built, "lake.c.cases")
     built.catalogs.create("lake.folding", type="relational", fold_case=True)
-    with pytest.raises(ms.InvalidArgument, match="comes twice, as names are compared there"):
+    with pytest.raises(ms.InvalidArgument, match="twice: the catalog treats the two names as equal"):
         built.import_from(stream, into="lake.folding")
     built.catalogs.disable("lake.newer")
     with pytest.raises(ms.NotInUse):
@@ -209,7 +209,7 @@ def test_names_that_are_one_below_a_catalog_that_folds(
         for name in there:
             store.tables.create(f"m.folds.s.{name}", parents=True, comment="there")
         before = dump(port(store))
-        with pytest.raises(ms.InvalidArgument, match=r"line \d+: s\.[aA] comes twice, as names are compared there"):
+        with pytest.raises(ms.InvalidArgument, match=r"line \d+: the file has s\.[aA] twice: the catalog treats"):
             store.import_from(stream, into="m.folds", if_exists=rule)
         assert dump(port(store)) == before
 

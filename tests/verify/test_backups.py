@@ -136,7 +136,7 @@ def test_what_a_restore_lacks_that_went_on_after_an_error(
             connection.execute(damage)
         (found,) = told(postgres_url, capsys)
         assert any(problem in one for one in found["problems"]), found
-    with pytest.raises(ms.BackendRefused, match="put it back again"):
+    with pytest.raises(ms.BackendRefused, match="restore it again"):
         ms.open(postgres_url)
 
 
@@ -188,7 +188,7 @@ def test_exports(sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     ]
     (folder / "twice.jsonl").write_bytes(whole + whole)
     assert not told(folder / "twice.jsonl", capsys)[0]["whole"]
-    for place, words in ((tmp_path / "none", "cannot be read"), ("sqlite:///x.db", "COPY verify"), ("", "no place")):
+    for place, words in ((tmp_path / "none", "cannot be read"), ("sqlite:///x.db", "COPY verify"), ("", "is empty")):
         assert cli(["verify", "--backup", str(place)]) == 1
         said = capsys.readouterr()
         assert words in said.out + said.err

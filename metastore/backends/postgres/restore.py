@@ -122,7 +122,7 @@ class PostgresRestorer:
                 yield connection
         except psycopg.errors.UniqueViolation as error:
             raise InvalidArgument(
-                f"two rows of the file have the same key ({error.diag.constraint_name}): it is not what was exported"
+                f"the file is damaged: two of its rows have the same key ({error.diag.constraint_name}); export again"
             ) from None
         except psycopg.Error as error:
             if error.sqlstate == UNANNOUNCED:

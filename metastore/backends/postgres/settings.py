@@ -97,8 +97,8 @@ def check_encoding(where: str, server: str) -> None:
     """Raise BackendRefused unless the database's encoding is UTF-8: no other encoding holds, and orders, every name."""
     if server != "UTF8":
         raise BackendRefused(
-            f"the database {where} has the encoding {server}, which does not hold or order all names; "
-            "expected UTF8: make another with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and migrate that"
+            f"the database {where} has the encoding {server}, which cannot store or sort all names; "
+            "expected UTF8: create another with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and migrate it"
         )
 
 
@@ -106,16 +106,18 @@ def check_session(where: str, server: str, client: str, isolation: str, messages
     """Raise BackendRefused for a session in which a commit's effect or answer could differ from its statement."""
     check_encoding(where, server)
     if client != "UTF8":
-        raise BackendRefused(f"{where} speaks {client} to us instead of UTF8; let the pooler keep client_encoding")
+        raise BackendRefused(
+            f"{where} uses the client encoding {client}, not UTF8; configure the pooler to keep client_encoding"
+        )
     if pooled and isolation != "read committed":
         raise BackendRefused(
-            f"behind the pooler at {where} the default isolation is {isolation}, where a commit cannot look "
-            "again after it has waited; ALTER ROLE … SET default_transaction_isolation = 'read committed'"
+            f"behind the pooler at {where} the default isolation is {isolation}, in which a commit that waited "
+            "cannot read the newest rows; run: ALTER ROLE … SET default_transaction_isolation = 'read committed'"
         )
     if pooled and messages in _SILENT:
         raise BackendRefused(
             f"behind the pooler at {where} client_min_messages is {messages}, which hides that a commit did not reach "
-            "its replica; ALTER ROLE … SET client_min_messages = 'warning'"
+            "its replica; run: ALTER ROLE … SET client_min_messages = 'warning'"
         )
 
 

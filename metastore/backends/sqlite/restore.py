@@ -87,7 +87,7 @@ class SqliteRestorer:
             return self._written(work)
         except DRIVER.IntegrityError as error:
             raise InvalidArgument(
-                f"two rows of the file have the same key ({error}): it is not what was exported"
+                f"the file is damaged: two of its rows have the same key ({error}); export again"
             ) from None
 
 

@@ -86,7 +86,7 @@ def root_of(path: str | os.PathLike[str], options: dict[str, str]) -> str:
     text = path_of(os.fspath(path))
     if not is_uri(text) or isinstance(path, os.PathLike):
         if _HALF_A_URI.match(text):  # the message does not repeat the path: it may contain secrets
-            raise InvalidArgument("the URI of an object store is a string that begins as s3:// does, and no Path")
+            raise InvalidArgument("give the URI of an object store as a string that begins like s3://, not as a Path")
         # POSIX allows a path to begin with two slashes, and normpath keeps them
         local = re.sub("^//", "/", os.path.normpath(Path(text).absolute()))
         if shown(local) != local:

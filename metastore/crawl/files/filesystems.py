@@ -124,7 +124,7 @@ def _through_fsspec(scheme: str, uri: str) -> tuple[Any, str]:
         from pyarrow.fs import FSSpecHandler, PyFileSystem  # noqa: PLC0415
     except ModuleNotFoundError:
         raise InvalidArgument(
-            f"{scheme}:// is none of {known}; for other schemes install fsspec and its package for {scheme}"
+            f"{scheme}:// is not one of {known}; for other schemes install fsspec and its package for {scheme}"
         ) from None
     store, _, query = uri.partition("?")
     try:
@@ -133,6 +133,6 @@ def _through_fsspec(scheme: str, uri: str) -> tuple[Any, str]:
         raise InvalidArgument(f"{scheme}:// needs a package that is not installed: {why(error)}") from None
     except (ValueError, TypeError):
         raise InvalidArgument(
-            f"{scheme}:// is none of {known}, and fsspec does not know it, or not its options"
+            f"{scheme}:// is not one of {known}, and fsspec does not know it or its options"
         ) from None
     return PyFileSystem(FSSpecHandler(filesystem)), str(type(filesystem)._strip_protocol(store))  # noqa: SLF001 (its own name)

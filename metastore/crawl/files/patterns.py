@@ -71,7 +71,7 @@ def _compiled(pattern: str, what: str) -> _Pattern:
     if mixed is not None:
         raise InvalidArgument(f"{what} allows ** only as a whole name; {mixed!r} in {pattern!r} is not one")
     if any("]" not in name[name.rindex("[") + 2 :] for name in names if "[" in name):
-        raise InvalidArgument(f"{what} has a [ that is never closed: {pattern!r}; a plain one is written [[]")
+        raise InvalidArgument(f"{what} has a [ that is never closed: {pattern!r}; write [[] for a plain [")
     return tuple(_ANY_DEPTH if name == "**" else re.compile(fnmatch.translate(name)) for name in names)
 
 

@@ -146,7 +146,7 @@ def _free(store: Store, lease: Lease, key: Key, wanted: Names, target: Contents,
             "taken", f"{key[0]} {format_path(wanted)} ({key[1]}): the store has another one of this name", "refused"
         )
         raise EntityAlreadyExists(
-            format_path(wanted), f"{format_path(wanted)} was not imported, and has a name that is needed; rename it"
+            format_path(wanted), f"{format_path(wanted)} was not imported, but the import needs its name; rename it"
         )
 
 

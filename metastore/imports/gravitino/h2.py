@@ -119,7 +119,7 @@ def _insert(
     marks = ", ".join(f":{name}" for name in names)
     statement = sa.text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})")  # noqa: S608  (words of letters)
     if any(len(row) != len(names) for row in rows):
-        raise InvalidArgument(f"the script of H2 has rows of {table} with another number of values than columns")
+        raise InvalidArgument(f"the script of H2 has a row of {table} with fewer or more values than columns")
     if rows:
         connection.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
 

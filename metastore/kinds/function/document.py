@@ -107,7 +107,7 @@ class Definition:
         parameters = check_columns(self.parameters)
         optional = [p.name for p in parameters if p.default is not None]
         if optional and optional != [p.name for p in parameters[-len(optional) :]]:
-            raise InvalidArgument(f"parameters that may be left out come last; {optional[0]!r} does not")
+            raise InvalidArgument(f"optional parameters must come last; {optional[0]!r} does not")
         returns = str(parse(self.returns)) if isinstance(self.returns, str) else check_columns(self.returns)
         done: list[Implementation] = []
         for one in items(self.implementations, "implementations"):
@@ -148,7 +148,7 @@ def add_definition(doc: Doc, definition: object, where: str = "the function") ->
     if not isinstance(definition, Definition):
         raise InvalidArgument(f"a definition is Definition(parameters, returns, …), not {shown(definition)}")
     if (doc["type"] == "table") == isinstance(definition.returns, str):
-        raise InvalidArgument("a table function returns columns, any other a type")
+        raise InvalidArgument("a table function must return columns; any other function must return a type")
     new = definition_doc(definition)
     for other in doc["definitions"]:
         both = [call for call in _calls(new) if call in _calls(other)]

@@ -266,7 +266,7 @@ def _siblings(doc: Doc, entity: Names, names: Names, done: str) -> list[Node]:
     _, parent = _found(doc, entity, names[:-1])
     if parent["type"] != "struct":
         what = f"{format_path(names[:-1])} is of the type {parent['type']}"
-        raise InvalidArgument(f"{format_path(names)} cannot be {done}: {what}; only a struct's fields can be")
+        raise InvalidArgument(f"{format_path(names)} cannot be {done}: {what}; only a struct has fields to change")
     fields: list[Node] = parent["fields"]
     return fields
 

@@ -310,7 +310,9 @@ def _check_arguments(text: str, name: str, arguments: Sequence[str | Names]) -> 
     if name in _NUMBERED:
         number, *columns = arguments
         if not isinstance(number, str) or not re.fullmatch(r"0*[1-9]\d{0,8}", number, re.ASCII):
-            raise InvalidArgument(f"{text!r}: {name} takes a whole number from 1 first, as in {_NUMBERED[name]!r}")
+            raise InvalidArgument(
+                f"{text!r}: the first argument of {name} must be an integer of at least 1, as in {_NUMBERED[name]!r}"
+            )
     if any(isinstance(column, str) for column in columns) or not columns or (name in _ONE and len(columns) > 1):
         many = "one column" if name in _ONE else "one or more columns"
         raise InvalidArgument(f"{text!r}: {name} takes {many}{' after its number' * (name in _NUMBERED)}")

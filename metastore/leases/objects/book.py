@@ -285,8 +285,8 @@ class ObjectBook:
             return
         if not self._form.own:
             raise InvalidArgument(
-                "Hudi's lock files lie in the folders of tables, so that to find them is to list the whole lake; "
-                "look at one table: holder(name)"
+                "Hudi keeps its lock files in the folders of tables, so a search would list the whole lake; "
+                "ask for one table: holder(name)"
             )
         keys = self._cells.keys(self._ends())
         files = self._cells.all(keys, self._ends(), unreadable)

@@ -100,7 +100,7 @@ class ObjectStoreLeases(Leases):
         Raises InvalidArgument if there is no store, BackendUnavailable and DeadlineExceeded.
         """
         if self._notes is None:
-            raise InvalidArgument("these leases are noted in no store; open them with store=")
+            raise InvalidArgument("these leases are not noted in a store; open them with store=")
         return self._notes.name(clean_lease(name), self._clock.monotonic() + self._deadline)
 
     def __repr__(self) -> str:
@@ -113,6 +113,6 @@ def _notebook(store: FencedStore) -> StoreLeases:
     mirror = getattr(notebook, "mirror", None)
     if not callable(mirror) or iscoroutinefunction(mirror):
         raise InvalidArgument(
-            f"store= is a store that ms.open returned, not {shown(store)}: these leases wait for its answers themselves"
+            f"store= must be a store that ms.open returned, not {shown(store)}: these leases cannot use an async store"
         )
     return cast(StoreLeases, notebook)

@@ -33,8 +33,8 @@ class Notes:
         length = ID + 1 + len(self._form.within(name))
         if length > MAX_NAME:
             raise InvalidArgument(
-                f"the store would know the lease {name[:60]!r}… by a name of {length} code points, of which {ID + 1} "
-                f"are the id of its place; at most {MAX_NAME} are allowed; take a shorter name"
+                f"the lease {name[:60]!r}… would have a name of {length} code points in the store, {ID + 1} of them "
+                f"for the id of its place; at most {MAX_NAME} are allowed; take a shorter name"
             )
 
     def place(self, name: str, ends: float) -> str:

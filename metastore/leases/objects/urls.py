@@ -56,7 +56,7 @@ def open_objects(url: object, request_timeout: float, options: Mapping[str, Any]
     keyed = parts.password is not None or (parts.username and parts.scheme in _SECRET_USERS)
     if keyed or parts.query or parts.fragment:
         raise InvalidArgument(
-            "a URL for leases holds no credentials and no options: leave out what is before an @ or after a ?, and "
+            "a URL for leases must not hold credentials or options: remove what is before an @ or after a ?, and "
             "give them as keywords, or in the environment"
         )
     if parts.scheme == "memory":

@@ -69,7 +69,9 @@ class Mix(Scenario):
             check_number(f"the weight of {action}", weight, 1e9)
         for kind, share, actions in (("read", self.reads, READS), ("write", 100 - self.reads, WRITES)):
             if share and not any(self.weights.get(action, 0) for action in actions):
-                raise InvalidArgument(f"{share:g} % are {kind}s, and none has a weight: {', '.join(actions)}")
+                raise InvalidArgument(
+                    f"{share:g} % are {kind}s, but no {kind} has a weight; set one of {', '.join(actions)}"
+                )
 
     def shares(self) -> dict[str, float]:
         """Return the share of each kind of operation; all shares add up to 1."""

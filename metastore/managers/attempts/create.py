@@ -180,7 +180,7 @@ def new_entity(
     """Return the write that makes a new entity at ``names`` below ``parent``; ``new`` is its id, if it has one."""
     name = names[-1]
     if len(names) > MAX_PATH:
-        raise InvalidArgument(f"{name!r} would be below {len(names) - 1} others; a path has at most {MAX_PATH} names")
+        raise InvalidArgument(f"the path of {name!r} would have {len(names)} names; at most {MAX_PATH} are allowed")
     return Insert(
         parent.id,
         kind.name,

@@ -48,8 +48,8 @@ def check_version(view: View, record: Record, expected: int | None, target: Targ
             _path(record),
             expected,
             record.version,
-            f"{_path(record)} has a version {expected} that is not the one in hand: an older backup was put back; load "
-            "it again",
+            f"version {expected} of {_path(record)} is not the one that you loaded: an older backup was restored; "
+            "load it again",
         )
 
 

@@ -78,7 +78,7 @@ def clean_prefix(prefix: object) -> str | None:
         return None
     text = clean_text(prefix, "a prefix")
     if "\x00" in text:
-        raise InvalidArgument("a prefix has no NUL: no name has one")
+        raise InvalidArgument("a prefix must not contain NUL")
     return unicodedata.normalize("NFC", text)
 
 

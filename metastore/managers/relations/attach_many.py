@@ -40,7 +40,7 @@ def attach_many(
 ) -> int:
     """Write a relation for each row; return how many are new."""
     if relation.exclusive:
-        raise InvalidArgument(f"{relation.name} is exclusive; attach one by one")
+        raise InvalidArgument(f"the relation {relation.name} is exclusive; attach the targets one by one")
     chunks = _chunks(rows, wanted, at_least=0 if call.lease is None else 1)
     if session.in_transaction:
         return sum(_write(session, relation, chunk, judge, call) for chunk in chunks)

@@ -58,7 +58,7 @@ class RelationManager:
     ) -> WantedRelation:
         names = None if column is None else parse_path(column)
         if names is not None and not self._relation.columns:
-            raise InvalidArgument(f"{self._relation.name} goes from an entity, not from a column")
+            raise InvalidArgument(f"{self._relation.name} starts at an entity, not at a column")
         far = other if isinstance(other, EndOf) else end_of(other, self._relation.to_kinds)
         return WantedRelation(end_of(target, self._relation.from_kinds, kind), far, value, names)
 

@@ -93,7 +93,7 @@ class Asked:
             return self.store
         if self.is_restricted:
             raise InvalidArgument(
-                "rights are known as they are now, so that the past is shown to admins only; "
+                "only admins may see the past, because the store knows only the present rights; "
                 "the history of each object is on its page"
             )
         return self.store.at(moment(self.at))

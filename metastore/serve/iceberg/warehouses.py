@@ -65,7 +65,7 @@ class Warehouses:
 
     def _source(self, root: tuple[str, str], given: Mapping[str, str] | Vendor) -> Source:
         if root not in self._places:
-            raise InvalidArgument(f"credentials are those of a warehouse's folder; name it: {format_path(root)}=s3://…")
+            raise InvalidArgument(f"credentials need the folder of their warehouse; add it: {format_path(root)}=s3://…")
         return source_of(self._places[root], given)
 
     def vends(self, call: Call) -> bool:
@@ -116,7 +116,7 @@ class Warehouses:
             table = store.tables.load(path)
             # since the location was read, the user may have made another table of this name, and then owns that
             if pointer_of(table) is None or (table.location or location).rstrip("/") != location.rstrip("/"):
-                raise ServiceUnavailableError("another table has this name by now, or another folder; ask again")
+                raise ServiceUnavailableError("the table or its folder was replaced meanwhile; ask again")
             return tuple(right for right in RIGHTS if store.allowed(user, right, table))
         except (MetastoreError, ServiceUnavailableError):
             if call.is_read:

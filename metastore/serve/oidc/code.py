@@ -64,7 +64,7 @@ class Client:
 
     def __post_init__(self) -> None:
         if not self.id:
-            raise InvalidArgument("the console's client at the issuer has a name that is not empty")
+            raise InvalidArgument("the id of the console's client at the issuer must not be empty")
         if not is_base(self.public_url):
             raise InvalidArgument(
                 "the public URL is where browsers reach this server: https://…, without a user, a query and a "

@@ -53,7 +53,7 @@ class Issuer:
         """Raises InvalidArgument. The issuer is asked when the first token comes."""
         check_issuer(url)
         if not audience or not user_claim or groups_claim == "":
-            raise InvalidArgument("an issuer needs an audience, and claims have a name; none of them is empty")
+            raise InvalidArgument("an issuer's audience and the names of its claims must not be empty")
         self.url = url
         self.code_flow = None if client is None else CodeFlow(self, client, clock=clock)
         self._wanted = Wanted(url, audience, user_claim, groups_claim)
