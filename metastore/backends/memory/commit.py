@@ -78,7 +78,7 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
 def _keep_row(tables: Tables, commit: Commit, claimed: Step | None, now: int) -> None:
     """Leave a row for a commit that wrote no other: it moved a consumer, or the claimed tombstone stays."""
     if commit.advance is not None:
-        row = (commit.operation_id, 0, None, None, None, None, None, "unchanged", commit.principal, now)
+        row = (commit.operation_id, 0, None, None, None, None, None, "unchanged", None, now)
         tables.steps.append(Step(*row, result=MOVED))
     elif claimed is not None:
         tables.steps.append(claimed)
