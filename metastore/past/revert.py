@@ -39,8 +39,11 @@ _PINNED = 600.0
 """For how long each chunk protects the past from gc (seconds)."""
 
 
-class _Tried(Exception):
-    """A dry run has shown that a plan can be carried out. Nothing is committed."""
+class _Tried(BaseException):
+    """A dry run has shown that a plan can be carried out. Nothing is committed.
+
+    It is no Exception: then its transaction would check all that was read, with a statement for each entity on SQLite.
+    """
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()

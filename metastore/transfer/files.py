@@ -85,7 +85,9 @@ def reading(source: FileOrName) -> Iterator[BinaryIO]:
         try:
             stream = opened.enter_context(Path(name).open("rb"))
         except OSError as error:
-            message = f"the file {shown(name)} cannot be read: {error.strerror}; check its name, and who may read it"
+            is_text = not any("\ud800" <= char <= "\udfff" for char in name)
+            file = shown(name) if is_text else repr(os.fsencode(name))[1:80]
+            message = f"the file {file} cannot be read: {error.strerror}; check its name, and who may read it"
             raise InvalidArgument(message) from None
         yield stream
 

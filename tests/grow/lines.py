@@ -51,7 +51,7 @@ LINES: Final[Mapping[str, Answer]] = _lines(
     secrets.scrub""",
     none="""cache.stats leases.close store.close store.metrics lease.closed lease.end lease.is_over lease.keep
     lease.refused
-    lease.seconds_left lease.tokens transaction.enter_line transaction.holds transaction.leave_scope store.as_user
+    lease.seconds_left lease.tokens transaction.enter_line transaction.leave_scope store.as_user
     store.manager store.replica store.transaction lease.watch crawls.event crawls.row partitions.row sources.row
     statistics.row""",
 )

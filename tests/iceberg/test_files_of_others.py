@@ -205,7 +205,7 @@ def _merge_is_refused(users: dict[str, httpx.Client], other: str, where: str) ->
     before = sorted(path(place).rglob("*"))
     for user in ("bob", "root"):
         answer = append(users[user], f"{TABLES}/{where}", snapshot_of(place, 78) if where == "head" else taken)
-        assert (answer.status_code, "outside of the table's folder" in answer.text) == (409, True), answer.text
+        assert (answer.status_code, "outside the table's folder" in answer.text) == (409, True), answer.text
     assert sorted(path(place).rglob("*")) == before
 
 

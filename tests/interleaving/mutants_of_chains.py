@@ -11,14 +11,14 @@ from metastore.combine.chain import Chain
 from metastore.combine.group import Group
 from metastore.combine.link import SETTLED, Link
 from metastore.port.batches import Altered
-from metastore.port.commit import Conflicted
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.transaction.chained import InChain
 from tests.interleaving.batches import MemoryBatches
 from tests.interleaving.mutant import Mutant
 
 __all__ = ["OF_CHAINS"]
 
-_commit, _answer, _alters = Chain._commit, Chain._answer, Group.alters
+_commit, _answer, _alters, _send = Chain._commit, Chain._answer, Group.alters, InChain.send
 
 
 def _told_early(chain: Chain, group: Group, *more: Any) -> Altered | None:
@@ -27,11 +27,12 @@ def _told_early(chain: Chain, group: Group, *more: Any) -> Altered | None:
     return _commit(chain, group, *more)
 
 
-def _an_error_told_early(run: InChain, *_: object) -> bool:
-    """A function that had its turn raises its error at once, on what is not committed."""
-    if run._seat is not None:
-        run._seat.link.end("value")
-    return True
+def _an_error_told_early(run: InChain, commit: Commit, *more: Any) -> CommitOutcome | None:
+    """A function that had its turn, and writes nothing, tells its error or value at once, on what is not committed."""
+    if commit.writes or run._seat is None:
+        return _send(run, commit, *more)
+    run._seat.link.end("value")
+    return Committed(())
 
 
 def _half(group: Group) -> Any:
@@ -71,7 +72,7 @@ def _mutant(name: str, program: str, owner: type, method: str, fault: Callable[.
 
 OF_CHAINS: tuple[Mutant, ...] = (
     _mutant("a chain's results told early", "chains in a row, alter", Chain, "_commit", _told_early),
-    _mutant("an error told early", "chains in a row, alter", InChain, "settled", _an_error_told_early),
+    _mutant("an error told early", "chains in a row, alter", InChain, "send", _an_error_told_early),
     _mutant("a lost chain's value told", "chains in a row, alter", Chain, "_answer", _settled_anyway),
     _mutant("half a chain", "chain, rename", Group, "alters", _half),
     _mutant("a chain's step sent twice", "chain, alter, a lost answer", Chain, "_answer", _told_twice),
