@@ -35,7 +35,7 @@ def is_of_entity(step: Step) -> bool:
 
 
 def names_in(path: str | None) -> _Names | None:
-    """Return the names of a path; None: there is no path, or the row is damaged, which is reported elsewhere."""
+    """Return the names of a path; None: no path, or the row is damaged, which is reported elsewhere."""
     try:
         return None if path is None else parse_path(path)
     except InvalidArgument:

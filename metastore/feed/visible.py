@@ -41,7 +41,7 @@ class Sight(NamedTuple):
     """
 
     access: Access | None
-    """None: there is no user, and everything is visible."""
+    """None: no user, and everything is visible."""
     kinds: frozenset[str] | None = None
     below: Below | None = None
 

@@ -61,7 +61,7 @@ def checked(handler: Handler) -> Handler:
 
 
 def handler_name(kind: str) -> str | None:
-    """Return the module and the name of a kind's handler, for people to read; None: there is no handler."""
+    """Return the module and the name of a kind's handler, for people to read; None: no handler."""
     handler = _HANDLERS.get(kind)
     if handler is None:
         return None

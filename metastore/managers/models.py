@@ -271,7 +271,7 @@ class Models(Manager[Model]):
 
     @shows_options(CallOptions)
     def drop_alias(self, model: Target, alias: str, **options: Unpack[CallOptions]) -> bool:
-        """Remove an alias; False: there is no such alias."""
+        """Remove an alias; False: no such alias."""
         name = clean_alias(alias)
 
         def attempt(view: View) -> Proposal[bool] | bool:

@@ -292,7 +292,7 @@ class Seals:
     def settings_at(self, guards: Iterable[Guard]) -> tuple[Node, Declared] | None:
         """Return the catalog among these guards, and its settings at that scope version or later; None: no catalog.
 
-        None: there is no catalog among them. Settings that are not remembered are read. If the catalog has changed
+        None: no catalog among them. Settings that are not remembered are read. If the catalog has changed
         again, a commit with these guards fails.
         """
         pairs = {guard.id: guard.scope_version for guard in guards}
@@ -340,7 +340,7 @@ class Seals:
         return None if known is None else self._settings.get(known)
 
     def _read(self, reads: Reads, kind: Kind, where: Path | Entity, fresh: bool) -> Record | Node | None:
-        """Return the catalog above the written entity; _NOWHERE: it does not exist; None: there is no catalog above."""
+        """Return the catalog above the written entity; _NOWHERE: it does not exist; None: no catalog above."""
         if not isinstance(where, Entity):
             if not _is_below(kind, where):
                 return None

@@ -105,7 +105,7 @@ class ManagerSession:
     access: Access | None = None
     """The rights of the user for whom the session works; None: the session is trusted."""
     cache: Caches | None = field(default=None, init=False)
-    """The cache of reads; None: there is no cache. A transaction has none: it reads the database."""
+    """The cache of reads; None: no cache. A transaction has none: it reads the database."""
     seals: Seals | None = field(default=None, init=False)
     """The secret declarations of catalogs, and the data keys. A view of the past, which writes nothing, has none."""
     declares: bool = field(default=False, init=False)

@@ -276,7 +276,7 @@ class Marks(Protocol):
         """Return the marks, and the turns of others, that hinder a commit at these guards."""
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:
-        """Remove another operation's expired mark, and count up the scope version; False: there is no such mark."""
+        """Remove another operation's expired mark, and count up the scope version; False: no such mark."""
 
 
 class Content(Protocol):

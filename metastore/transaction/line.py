@@ -117,9 +117,12 @@ class InLine:
 
     @property
     def _lent(self) -> OwnTicket | None:
-        """The ticket for these entities of a function around this one."""
+        """The ticket for these entities of a function around this one, in the same database."""
         ticket = None if self._around is None else self._around.ticket
-        return ticket if ticket is not None and self._ids and self._ids.issubset(ticket.ids) else None
+        if self._around is None or ticket is None or not self._ids or not self._ids.issubset(ticket.ids):
+            return None
+        here, there = self._session.backend.origin, self._around._session.backend.origin  # noqa: SLF001  (the same class)
+        return ticket if here.database == there.database else None
 
     def begin(self) -> None:
         """Note that the function begins: the runs inside of it go on its ticket."""

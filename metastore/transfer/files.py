@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -81,15 +81,18 @@ def reading(source: FileOrName) -> Iterator[BinaryIO]:
     if name is None:
         yield _binary(source, "read")
         return
-    with ExitStack() as opened:
-        try:
-            stream = opened.enter_context(Path(name).open("rb"))
-        except OSError as error:
-            is_text = not any("\ud800" <= char <= "\udfff" for char in name)
-            file = shown(name) if is_text else repr(os.fsencode(name))[1:80]
-            message = f"the file {file} cannot be read: {error.strerror}; check its name, and who may read it"
-            raise InvalidArgument(message) from None
+    with _opened(name) as stream:
         yield stream
+
+
+def _opened(name: str) -> BinaryIO:
+    try:
+        return Path(name).open("rb")
+    except OSError as error:
+        is_text = not any("\ud800" <= char <= "\udfff" for char in name)
+        file = shown(name) if is_text else repr(os.fsencode(name))[1:80]
+        message = f"the file {file} cannot be read: {error.strerror}; check its name, and who may read it"
+        raise InvalidArgument(message) from None
 
 
 def file_name(place: FileOrName) -> str | None:

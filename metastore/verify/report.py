@@ -52,7 +52,7 @@ def write_report(file: Path, report: Report) -> None:
 
 
 def read_report(file: Path) -> Report | None:
-    """Return the report in a file; None: there is no file. Raises InvalidArgument for anything else."""
+    """Return the report in a file; None: no file. Raises InvalidArgument for anything else."""
     try:
         with file.open("rb") as stream:
             values = json.loads(stream.read(_LARGEST))

@@ -78,7 +78,7 @@ class Places:
                 self.containers[row_id] = Container(parent_id, kind, name, bool(fold), state)
 
     def index(self, entity_id: int) -> int | None:
-        """Return the index of an id in ``ids`` and ``parents``; None: there is no such guard row."""
+        """Return the index of an id in ``ids`` and ``parents``; None: no such guard row."""
         at = bisect_left(self.ids, entity_id)
         return at if at < len(self.ids) and self.ids[at] == entity_id else None
 

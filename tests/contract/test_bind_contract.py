@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import metastore as ms
-from metastore import Store
 from tests.contract.ground import Ground
 
 pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
@@ -68,43 +66,6 @@ def test_the_deadline_holds(ground: Ground) -> None:
             quick.tables.create("m.c.two.x")
         assert time.monotonic() - began < 10
     assert ground.store.schemas.load("m.c.two")
-
-
-ASKED: dict[str, Callable[[Store], object]] = {
-    "load": lambda s: s.tables.load("m.c.one.t"),
-    "exists": lambda s: s.tables.exists("m.c.one.t"),
-    "list": lambda s: list(s.tables.list("m.c.one")),
-    "alter": lambda s: s.tables.alter("m.c.one.t", ms.SetComment("a")),
-    "rename": lambda s: s.schemas.rename("m.c.one", "uno"),
-    "tags.on": lambda s: s.tags.on("m.c.one.t", kind="table"),
-    "tags.on_columns": lambda s: s.tags.on_columns("m.c.one.t", kind="table"),
-    "tags.targets": lambda s: list(s.tags.targets("m.pii")),
-    "policies.on": lambda s: s.policies.on("m.c.one.t", kind="table"),
-    "owners.of": lambda s: s.owners.of("m.c.one.t", kind="table"),
-    "owners.owned_by": lambda s: list(s.owners.owned_by("m.ann")),
-    "users.groups": lambda s: s.users.groups("m.ann"),
-    "groups.members": lambda s: list(s.groups.members("m.staff")),
-    "roles.of": lambda s: s.roles.of("m.ann"),
-    "roles.members": lambda s: list(s.roles.members("m.reader")),
-    "roles.grants": lambda s: list(s.roles.grants("m.reader")),
-    "models.versions": lambda s: list(s.models.versions("m.c.one.model")),
-    "statistics.of_partitions": lambda s: s.statistics.of_partitions("m.c.one.t", ["p"]),
-    "allowed": lambda s: s.allowed("ann", "use_catalog", "m.c"),
-    "allowed, as user": lambda s: s.as_user("ann").bind(deadline=1e-6).allowed("ann", "use_catalog", "m.c"),
-    "reveal": lambda s: s.reveal("m.c.one.t", "key", kind="table"),
-    "outcome": lambda s: s.outcome(ms.new_operation_id()),
-    "position": lambda s: s.position(),
-}
-
-
-@pytest.mark.parametrize("name", ASKED)
-def test_a_deadline_that_is_over_before_the_database_is_asked(ground: Ground, name: str) -> None:
-    """Each call that waits for the database has the view's deadline, not the store's."""
-    if "postgres" not in repr(ground.store):
-        pytest.skip("it looks at the time only while it waits")
-    with pytest.raises(ms.DeadlineExceeded):
-        ASKED[name](ground.store.bind(deadline=1e-6))
-    assert ground.store.tables.load("m.c.one.t").version == 1
 
 
 def test_closing_a_view_closes_nothing(ground: Ground) -> None:

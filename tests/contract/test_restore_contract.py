@@ -22,7 +22,7 @@ class TestRestore:
         back = ground.store.schemas.restore("m.c.old")
         assert (back.id, back.version, back.scope_version) == (second.id, 3, 3)
         assert back == ground.store.schemas.load("m.c.old")
-        with pytest.raises(ms.EntityAlreadyExists):
+        with pytest.raises(ms.EntityAlreadyExists, match="give it with to="):
             ground.store.schemas.restore("m.c.old")
         with pytest.raises(ms.EntityAlreadyExists):
             ground.store.schemas.restore("m.c.old", id=first.id)

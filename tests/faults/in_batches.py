@@ -125,6 +125,20 @@ IN_BATCHES: tuple[Fault, ...] = (
         "tests/past/test_two_collectors.py",
     ),
     Fault(
+        "Transactions: a run inside of a run goes on a ticket of another database",
+        "metastore/transaction/line.py",
+        "return ticket if here.database == there.database else None",
+        "return ticket",
+        "tests/progress/test_runs_inside.py -k another_database",
+    ),
+    Fault(
+        "Transactions: a run inside of a run waits behind it",
+        "metastore/transaction/line.py",
+        "        if self._lent is not None:\n            return",
+        "        if False:\n            return",
+        "tests/progress/test_runs_inside.py -k around_it",
+    ),
+    Fault(
         "Transactions: a run that lost notes no time",
         "metastore/transaction/transaction.py",
         "            self._line.took(self._outer.clock.monotonic() - self.began)\n",

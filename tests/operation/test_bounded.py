@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -36,6 +37,17 @@ READS: dict[str, Callable[[Store], Any]] = {
     "tags": lambda store: store.tags.on("m.c.s.t", kind="table"),
     "tagged": lambda store: store.tags.targets("m.pii"),
     "allowed": lambda store: store.allowed("ann", "select_table", "m.c.s.t", kind="table"),
+    "policies": lambda store: store.policies.on("m.c.s.t", kind="table"),
+    "tags of columns": lambda store: store.tags.on_columns("m.c.s.t", kind="table"),
+    "groups of a user": lambda store: store.users.groups("m.ann"),
+    "roles of a user": lambda store: store.roles.of("m.ann"),
+    "members of a group": lambda store: store.groups.members("m.staff"),
+    "members of a role": lambda store: store.roles.members("m.reader"),
+    "grants": lambda store: store.roles.grants("m.reader"),
+    "versions": lambda store: store.models.versions("m.c.s.model"),
+    "statistics": lambda store: store.statistics.of_partitions("m.c.s.t", ["p"]),
+    "a secret": lambda store: store.reveal("m.c.s.t", "key", kind="table"),
+    "an outcome": lambda store: store.outcome(ms.new_operation_id()),
     "a user's list": lambda store: store.as_user("ann").tables.list("m.c.s"),
     "a user's right": lambda store: store.as_user("ann").allowed("ann", "use_catalog", "m.c"),
 }
@@ -50,6 +62,9 @@ def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]
     store.catalogs.create("m.c", type="relational")
     store.tables.create("m.c.s.t", parents=True)
     store.tags.create("m.pii")
+    store.groups.create("m.staff")
+    store.roles.create("m.reader")
+    store.models.create("m.c.s.model")
     store.owners.set("m", store.users.create("m.ann"), kind="metalake")
     left = list[float]()
     backend = store._session.backend
@@ -76,9 +91,11 @@ def test_each_message_of_a_read_has_the_deadline_of_its_view(store: Store, asked
             if whose == "user" and name in NOT_OF_A_USER:
                 continue
             asked.clear()
-            found = read(view)
-            if isinstance(found, Iterable):
-                list(found)
+            # a user may see nothing there, and the table has neither a partition nor a secret: both need a look
+            with suppress(ms.EntityNotFound, ms.PermissionDenied, ms.InvalidArgument):
+                found = read(view)
+                if isinstance(found, Iterable):
+                    list(found)
             assert asked, f"{name} of the {whose} asked nothing"
             assert max(asked) <= SECONDS, f"{name} of the {whose} has no deadline of its view"
 

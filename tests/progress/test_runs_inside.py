@@ -17,14 +17,7 @@ def test_it_goes_on_the_ticket_of_the_function_around_it(
 ) -> None:
     store.metalakes.create("m")
     outer, inner, tickets = list[int](), list[int](), list[int]()
-    backend = store._session.backend
-    queue = backend.queue
-
-    def noted(ids: Sequence[int], patience: float) -> int:
-        tickets.append(queue(ids, patience))
-        return tickets[-1]
-
-    monkeypatch.setattr(backend, "queue", noted)
+    _note_tickets(store, monkeypatch, tickets)
 
     def look(tx: Any) -> None:
         inner.append(tx.metalakes.load("m").version)
@@ -43,3 +36,40 @@ def test_it_goes_on_the_ticket_of_the_function_around_it(
     assert (outer, inner) == ([1, 2], [2, 2])
     assert len(tickets) == 1
     assert store.metalakes.load("m").version == 3
+
+
+def test_it_does_not_go_on_a_ticket_of_another_database(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entity there may have the same id."""
+    with ms.open("memory://") as other:
+        assert store.metalakes.create("m").id == other.metalakes.create("m").id
+        tickets: dict[str, list[int]] = {"outer": [], "inner": []}
+        _note_tickets(store, monkeypatch, tickets["outer"])
+        _note_tickets(other, monkeypatch, tickets["inner"])
+        runs = list[int]()
+
+        def loses_once(tx: Any) -> None:
+            runs.append(tx.metalakes.load("m").version)
+            if len(runs) == 1:
+                other.metalakes.alter("m", ms.SetComment("another caller"))
+            tx.metalakes.alter("m", ms.SetProperty("n", "1"))
+
+        def count(tx: Any) -> None:
+            if tx.metalakes.load("m").version == 1:  # so that it waits in line
+                store.metalakes.alter("m", ms.SetComment("another caller"))
+            else:
+                other.run(loses_once)
+            tx.metalakes.alter("m", ms.SetProperty("n", "1"))
+
+        store.run(count)
+    assert (len(tickets["outer"]), len(tickets["inner"]), runs) == (1, 1, [1, 2])
+
+
+def _note_tickets(store: ms.Store, monkeypatch: pytest.MonkeyPatch, tickets: list[int]) -> None:
+    backend = store._session.backend
+    queue = backend.queue
+
+    def noted(ids: Sequence[int], patience: float) -> int:
+        tickets.append(queue(ids, patience))
+        return tickets[-1]
+
+    monkeypatch.setattr(backend, "queue", noted)

@@ -112,7 +112,7 @@ def _column(doc: Doc, entity: Names, names: Names) -> Node:
 
 
 def _taken_out(doc: Doc, column_id: int) -> Doc | None:
-    """Remove the note of a column that is being dropped, and return it; None: there is no note."""
+    """Remove the note of a column that is being dropped, and return it; None: no note."""
     noted = doc.get(MARKER, [])
     note: Doc | None = next((one for one in noted if one["node"]["id"] == column_id), None)
     rest = [one for one in noted if one is not note]
