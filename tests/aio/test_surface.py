@@ -74,6 +74,7 @@ async def use(astore: AsyncStore) -> None:
 REVEALED = ["kinds.table.kind.Table", "kinds.view.kind.View", '"int"', "AsyncLease", "AsyncLease", "AsyncStore"]
 
 
+@pytest.mark.only_whole
 @pytest.mark.slow
 @pytest.mark.xdist_group("mypy")
 def test_a_users_program_is_checked(tmp_path: Path) -> None:

@@ -533,6 +533,7 @@ def test_a_thread_that_cannot_be_started_is_missing_for_that_call_only(
     asyncio.run(main())
 
 
+@pytest.mark.only_whole
 @pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("ends", ["cancelled", "dropped"])
 def test_a_second_event_loop_may_use_the_store(url: str, ends: str) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Container
 from types import FrameType
 from typing import Any, cast
 
+import pytest
+
 import metastore as ms
 from metastore.cache import entries, membership, positions, validated
 from metastore.cache import leased as leased_module
@@ -73,6 +75,7 @@ def _prepare(store: Store) -> None:
         store.tables.create(path, parents=True)
 
 
+@pytest.mark.only_whole
 def test_no_interrupt_keeps_a_forked_child_from_joining(postgres_url: str) -> None:
     """Its first read makes it a member. Wherever that is interrupted, later reads are kept, by one member."""
     lake(postgres_url)

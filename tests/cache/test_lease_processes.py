@@ -185,6 +185,7 @@ def test_a_killed_member_is_given_up(postgres_url: str) -> None:
         assert _wrong(readers[1:], writes) == []
 
 
+@pytest.mark.only_whole
 def test_no_read_is_old_while_wall_clocks_jump(postgres_url: str) -> None:
     lake(postgres_url)
     writes: list[Seen] = []
@@ -214,6 +215,7 @@ def test_a_network_that_drops_one_direction(postgres_url: str, side: Side) -> No
         assert _wrong(others, writes, hits=10) == []
 
 
+@pytest.mark.only_whole
 def test_behind_a_pooler_members_look_by_themselves() -> None:
     with PostgresServer() as server, PgBouncer(server, pool_size=8) as bouncer:
         direct = server.create_database()
@@ -226,6 +228,7 @@ def test_behind_a_pooler_members_look_by_themselves() -> None:
             assert _wrong([*readers, *others], writes, hits=10) == []
 
 
+@pytest.mark.only_whole
 def test_no_read_is_old_after_a_failover() -> None:
     """The primary dies, its synchronous replica takes its place; members and writers find it by one URL."""
     with primary() as leader:

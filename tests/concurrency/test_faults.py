@@ -78,6 +78,7 @@ def test_answers_lost_again_and_again(proxied: tuple[PostgresProxy, ms.Store, st
     assert violations(url) == []
 
 
+@pytest.mark.only_whole
 def test_server_restarts_between_calls() -> None:
     """Reads and writes go on over a restart of the server, whatever connections the pool had."""
     with PostgresServer() as server:

@@ -75,6 +75,7 @@ def kill_some(url: str, dice: random.Random) -> list[tuple[int, int]]:
     return acknowledged
 
 
+@pytest.mark.only_whole
 @pytest.mark.each_run_on("postgres")
 def test_killed_in_the_middle_of_commits(url: str) -> None:
     """Ten kills: each acknowledged commit is there, the tables are whole, and the store goes on."""

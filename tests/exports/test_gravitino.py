@@ -379,6 +379,7 @@ def test_the_command_names_what_is_not_there_and_says_so_to_scripts(sqlite_url: 
         assert here(sqlite_url, "export", *wrong, "--to", back).returncode == 1
 
 
+@pytest.mark.only_whole
 @pytest.mark.each_run_on("postgres")
 def test_a_killed_export_leaves_the_database_as_it_was(url: str, source: str, tmp_path: Path) -> None:
     back, _ = moved(source, url, tmp_path)

@@ -144,6 +144,7 @@ def _append(url: str, warehouse: Path, first: int) -> None:
             catalog.load_table("a.t").append(_row(n))
 
 
+@pytest.mark.only_whole
 @pytest.mark.each_run_on("postgres")
 def test_every_append_of_many_processes_is_there_once(
     catalog: MetastoreCatalog, table: Table, url: str, tmp_path: Path

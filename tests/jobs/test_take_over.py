@@ -91,6 +91,7 @@ def test_a_job_is_run_again_and_not_twice_at_once(url: str, store: ms.Store, tmp
     assert store.jobs.load(job).version == ended.version
 
 
+@pytest.mark.only_whole
 @pytest.mark.each_run_on("postgres")
 def test_each_of_many_jobs_runs_once_on_two_servers(url: str, store: ms.Store, tmp_path: Path) -> None:
     log = tmp_path / "said"

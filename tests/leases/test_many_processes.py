@@ -12,6 +12,7 @@ from tests.leases.many import run
 pytestmark = pytest.mark.postgres
 
 
+@pytest.mark.only_whole
 def test_killed_and_stopped(postgres_url: str, tmp_path: Path) -> None:
     """Tokens grow by one, nothing is committed under an old one, and the counter outside is exact."""
     report = run(postgres_url, tmp_path, processes=8, acquisitions=300, every=0.8, number=6, limit=90.0)

@@ -147,6 +147,7 @@ def test_an_index_whose_building_was_interrupted_is_built_again(
     assert differences(old_postgres_url, declared_postgres_url) == []
 
 
+@pytest.mark.only_whole
 @pytest.mark.postgres
 def test_six_processes_migrate_a_database_that_is_in_use(
     old_postgres_url: str, declared_postgres_url: str, crowd: Crowd

@@ -261,6 +261,7 @@ def freeze_and_create(team: Team, url: str, flag: str, first: int = 0, most: flo
     return done[:8], sum(done[8:])
 
 
+@pytest.mark.only_whole
 @pytest.mark.each_run_on("postgres")
 def test_freezing_again_and_again_starves_nobody(team: Team, url: str, tmp_path: Path) -> None:
     """6a. After each freeze it is the others' turn: eight creators go on beside it."""

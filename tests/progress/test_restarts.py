@@ -59,6 +59,7 @@ def write_while(team: Team, url: str, folder: Path, disturb: Callable[[], None])
         return done
 
 
+@pytest.mark.only_whole
 def test_crashes_every_second(team: Team, tmp_path: Path) -> None:
     """Immediate shutdowns and SIGKILL, three seconds long; ``make soak`` does so for as long as one likes."""
     with PostgresServer() as server:

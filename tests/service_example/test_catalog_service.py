@@ -155,6 +155,7 @@ class Client:
         raise AssertionError
 
 
+@pytest.mark.only_whole
 @pytest.mark.slow
 def test_each_request_is_applied_once_though_processes_are_killed(
     services: tuple[Service, Service], database: str

@@ -85,6 +85,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     return url
 
 
+@pytest.mark.only_whole
 @pytest.mark.each_run_on("postgres")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_import(new_url: NewUrl, source: str, tmp_path: Path, kind: str) -> None:
