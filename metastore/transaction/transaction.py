@@ -322,15 +322,13 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
         transaction = last = Transaction(session, call, line, session.clock.operation_id())
         try:
             transaction.enter_line()
-            line.begin()
-            with transaction:
+            with line.running(), transaction:
                 result = fn(transaction)
         except Exception as error:
             if transaction.refused:
                 raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
             raise
         finally:
-            line.end()
             chained.ended()
             transaction.leave_scope()
         return result
