@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from metastore.errors import InvalidArgument
 from metastore.serve.iceberg.credentials import Static, Vended
 from metastore.serve.iceberg.kept_keys import KeptKeys, Made
-from metastore.serve.iceberg.policy import RIGHTS
+from metastore.serve.iceberg.rights import RIGHTS
 
 __all__ = ["ShortLived", "checked_life"]
 
