@@ -28,7 +28,7 @@ __all__ = [
     "check_time",
     "cleaning",
     "cleans_up",
-    "is_set",
+    "has_deadline",
     "remaining",
     "stoppable",
     "stopping",
@@ -99,7 +99,7 @@ def remaining(clock: Clock, default: float) -> float:
     return default if block is None else block.ends - clock.monotonic()
 
 
-def is_set() -> bool:
+def has_deadline() -> bool:
     """Whether the current call has a deadline; otherwise the default of a backend, or of a view, applies."""
     return _innermost() is not None
 

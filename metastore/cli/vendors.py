@@ -18,7 +18,7 @@ _SETTINGS: Final = {
     "azure-account": ("duration", "endpoint"),
     "gcs-bucket": ("endpoint",),
 }
-"""What says the cloud, and what else may be said of it. A token of Google lives as long as Google says."""
+"""The setting that chooses a cloud, and the other settings that it allows. Google decides how long its tokens live."""
 
 
 def vendor_of(given: Mapping[str, str], properties: Mapping[str, str] | None) -> Vendor:
@@ -28,17 +28,17 @@ def vendor_of(given: Mapping[str, str], properties: Mapping[str, str] | None) ->
     """
     from metastore.serve import AzureSas, GcsTokens, Sts  # noqa: PLC0415  (an extra of its own)
 
-    cloud = _checked(given)
+    cloud = _cloud_of(given)
     name, endpoint = given[cloud], given.get("endpoint")
     if cloud == "gcs-bucket":
         return GcsTokens(name, properties=properties, endpoint=endpoint)
     life = parse_duration(given.get("duration", "1h")).total_seconds()
-    made = Sts if cloud == "role" else AzureSas
-    return made(name, properties=properties, endpoint=endpoint, duration=life)
+    vendor = Sts if cloud == "role" else AzureSas
+    return vendor(name, properties=properties, endpoint=endpoint, duration=life)
 
 
-def _checked(given: Mapping[str, str]) -> str:
-    """Return the setting that says the cloud; each other one must belong to it. Raises InvalidArgument."""
+def _cloud_of(given: Mapping[str, str]) -> str:
+    """Return the setting that chooses the cloud. Raises InvalidArgument if another setting does not belong to it."""
     clouds = [key for key in _SETTINGS if key in given]
     if len(clouds) != 1:
         raise InvalidArgument("--vend needs one of role=ARN (S3), azure-account=NAME and gcs-bucket=NAME")

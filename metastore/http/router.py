@@ -189,7 +189,10 @@ class _Served:
 
 
 class _Unknown:
-    """Answer what no other route takes. Starlette would answer in plain text."""
+    """Answer the requests that no other route takes. Starlette would answer in plain text.
+
+    A class, because Starlette lets a function answer only GET and HEAD, and an ASGI application every method.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path_params"]["rest"]

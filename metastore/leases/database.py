@@ -90,11 +90,13 @@ class DatabaseBook:
         paths = tuple([_path(name) for name in want.names])
         ticket = None if want.ticket is None else int(want.ticket)
         ttl = round(want.ttl * _MICROS)
-        session, unheard = self._session, list[Take]()
+        session = self._session
+        unheard: Take | None = None
 
         def attempt() -> tuple[Grant, ...] | Refusal:
-            if unheard:  # another request would meet what this one took
-                return self._taken_unheard(unheard[0])
+            nonlocal unheard
+            if unheard is not None:  # another request would meet what this one took
+                return self._taken_unheard(unheard)
             operation_id = session.clock.operation_id()
             holder = (want.owner, want.incarnation)
             take = Take(operation_id, session.principal, want.names, paths, *holder, ttl, ticket)
@@ -112,7 +114,7 @@ class DatabaseBook:
                 ends = session.clock.monotonic() + remaining(session.clock, session.policy.deadline)
                 if ask_until_it_answers(session, operation_id, ends - began, ends) is not None:
                     raise Conflict("lost", f"the connection was lost before anything was taken ({answer.reason})")
-                unheard.append(take)
+                unheard = take
                 return self._taken_unheard(take)
             return self._answered(want, answer)
 

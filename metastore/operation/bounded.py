@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from metastore.clock import Clock
-from metastore.deadlines import is_set, until
+from metastore.deadlines import has_deadline, until
 
 __all__ = ["Bounded"]
 
@@ -32,7 +32,7 @@ class Bounded:
 
     def _in_time(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
-            if is_set():
+            if has_deadline():
                 return method(*arguments, **options)
             with until(self._clock.monotonic() + self._seconds):
                 return method(*arguments, **options)

@@ -122,7 +122,7 @@ class Operation(Generic[T]):
         except BaseException as interrupt:
             self._decided_by = "error"
             clean_up(session, row, self._mark, self._policy.deadline)
-            self._begun.sent = False  # it was withdrawn here, so its caller need not ask an absent database once more
+            self._begun.sent = False  # the clean-up has asked; once.py must not ask a database that is away again
             tell_id(interrupt, row.id)
             raise
         finally:

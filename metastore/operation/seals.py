@@ -292,8 +292,7 @@ class Seals:
     def settings_at(self, guards: Iterable[Guard]) -> tuple[Node, Declared] | None:
         """Return the catalog among these guards, and its settings at that scope version or later; None: no catalog.
 
-        None: no catalog among them. Settings that are not remembered are read. If the catalog has changed
-        again, a commit with these guards fails.
+        Settings that are not remembered are read. If the catalog has changed again, a commit with these guards fails.
         """
         pairs = {guard.id: guard.scope_version for guard in guards}
         for entity_id, scope_version in pairs.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
-from metastore.deadlines import is_set, remaining, until
+from metastore.deadlines import has_deadline, remaining, until
 from metastore.errors import InvalidArgument
 from metastore.governance.access import Access
 from metastore.governance.evidence import Memory
@@ -159,7 +159,7 @@ class Session(ManagerSession):
         """Follow a path over live nodes as far as it leads, together with the paths of other waiting calls."""
         if self.combiner is None:
             return self.resolve_alone(lookup)
-        if not self.bounds_reads or is_set():
+        if not self.bounds_reads or has_deadline():
             return self.combiner.resolve(lookup)
         with until(self.clock.monotonic() + self.policy.deadline):
             return self.combiner.resolve(lookup)

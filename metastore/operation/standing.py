@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from metastore.errors import PermissionDenied
 from metastore.governance.access import Access
@@ -83,7 +83,7 @@ def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
     if not removes and f'"{_POINTER}"' not in write.doc:
         return
     new, old = _pointer(write.doc), _pointer(_stands(view, write) or "{}")
-    if new != old and not new[0] is old[0] is None:
+    if new != old and (new.file is not None or old.file is not None):
         path = event.path_after or ""
         message = (
             f"{access.who.name} may not set or remove {_POINTER} of {path}, nor the location or {_UUID} beside it: "
@@ -92,11 +92,18 @@ def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
         raise PermissionDenied(access.who.name, "admin", path, message)
 
 
-def _pointer(doc: str) -> tuple[str | None, str | None, str | None]:
-    """Return the metadata file of a table or view, its location, and its UUID."""
+class _Pointer(NamedTuple):
+    """The metadata file of a table or view, and the values that a user may set only without such a file."""
+
+    file: str | None
+    location: str | None
+    uuid: str | None
+
+
+def _pointer(doc: str) -> _Pointer:
     fields = json.loads(doc)
     properties = fields.get("properties", {})
-    return properties.get(_POINTER), fields.get("location"), properties.get(_UUID)
+    return _Pointer(properties.get(_POINTER), fields.get("location"), properties.get(_UUID))
 
 
 def _is_allowed(reference: str, allowed: Sequence[str]) -> bool:

@@ -42,7 +42,8 @@ _PINNED = 600.0
 class _Tried(BaseException):
     """A dry run has shown that a plan can be carried out. Nothing is committed.
 
-    It is no Exception: then its transaction would check all that was read, with a statement for each entity on SQLite.
+    It derives from BaseException: after an Exception, its transaction would validate its reads. On SQLite, that takes a
+    statement for each entity.
     """
 
     def __init__(self, plan: Plan) -> None:

@@ -26,7 +26,7 @@ from metastore.port.writes import Advance, Result, Update, Write
 __all__ = ["MOVED", "Cause", "Commit", "CommitOutcome", "Committed", "Conflicted", "Unknown"]
 
 MOVED: Final = '{"value": null}'
-"""The result of a commit that only moves a consumer."""
+"""The result of a commit that only moves a consumer: None, as :mod:`metastore.operation.kept_result` writes it."""
 
 
 @value
@@ -88,6 +88,11 @@ class Commit:
     """
     reason: str | None = None
     """The reason for the operation, in its caller's words. Each of its rows keeps the reason."""
+
+    @property
+    def leaves_row(self) -> bool:
+        """Whether it leaves a row of its operation, so that a lost answer can be settled."""
+        return bool(self.writes) or self.advance is not None
 
     @property
     def by_name(self) -> bool:

@@ -127,7 +127,7 @@ def application(
         routes.append(_below("/api", gravitino_protocol(actors, reveals, body_timeout)))
     if pages is not None:
         routes += pages.routes()
-    app = Starlette(lifespan=lifespan, routes=routes, exception_handlers={HTTPException: _unknown})
+    app = Starlette(lifespan=lifespan, routes=routes, exception_handlers={404: _unknown, 405: _unknown})
     return Gate(app, authenticates=asked_by.authenticates, header=asked_by.header)
 
 

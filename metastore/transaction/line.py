@@ -7,7 +7,8 @@ row: their scope is marked instead, so that others step aside.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 from uuid import UUID
@@ -112,8 +113,12 @@ class InLine:
 
     @property
     def ticket(self) -> OwnTicket | None:
-        """The ticket on which the run goes; None: it has none."""
-        return self._lent if self._ticket is None or self._ticket.number is None else self._ticket
+        """The ticket on which the run goes: its own, or that of a function around this one; None: no ticket."""
+        return self._lent if self._own is None else self._own
+
+    @property
+    def _own(self) -> OwnTicket | None:
+        return None if self._ticket is None or self._ticket.number is None else self._ticket
 
     @property
     def _lent(self) -> OwnTicket | None:
@@ -124,16 +129,20 @@ class InLine:
         here, there = self._session.backend.origin, self._around._session.backend.origin  # noqa: SLF001  (the same class)
         return ticket if here.database == there.database else None
 
-    def begin(self) -> None:
-        """Note that the function begins: the runs inside of it go on its ticket."""
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the runs that begin in this block go on the ticket of this function."""
         _running.set(self)
-
-    def end(self) -> None:
-        """Note that the function has ended."""
-        _running.set(self._around)
+        try:
+            yield
+        finally:
+            _running.set(self._around)
 
     def leaves(self, ticket: OwnTicket) -> tuple[int, ...]:
-        """Return the entities from which the commit removes the ticket; (): the turn goes on, or needs a gap."""
+        """Return the entities from which the commit removes the ticket.
+
+        (): the turn goes on, or needs a gap, or the ticket belongs to a function around this one.
+        """
         goes_on = self._door is not None and self._door.goes_on
         return () if goes_on or ticket is not self._ticket or not ticket.is_short else ticket.ids
 
@@ -221,7 +230,7 @@ class InLine:
 
     def together(self, commit: Commit, looked_back: bool) -> CommitOutcome | None:
         """Commit with the chain; None: the run goes alone. ``looked_back``: the run has read an entity's history."""
-        ticket = self.ticket
+        ticket = self._own
         outcome = self.chained.send(commit, ticket, looked_back)
         if outcome is not None and ticket is not None:
             self._ticket = None

@@ -80,10 +80,10 @@ class Overlay(Reads):
 
     # --- the transaction as a commit
 
-    def commit_value(self, operation_id: UUID, *, failed: bool = False) -> Commit:
-        """Return everything that was read and written as one commit; after an error of the block, what was read."""
-        writes = () if failed else self._writes
-        commit = self._reads.commit(operation_id, self._principal, writes, self._family)
+    def commit_value(self, operation_id: UUID, *, writes: bool = True) -> Commit:
+        """Return everything that was read and written as one commit; without ``writes``, only what was read."""
+        written = self._writes if writes else ()
+        commit = self._reads.commit(operation_id, self._principal, written, self._family)
         return replace(commit, run=self._origin.run)
 
     def require(self, entity_id: int, scope_version: int) -> None:

@@ -122,8 +122,7 @@ class Transaction(Managers):
         if self._line is not None:
             # before the commit: a run that loses there has taken that time too, and the next turn must last as long
             self._line.took(self._outer.clock.monotonic() - self.began)
-        # an error of a run must rest on reads that were true at one instant, and that are committed; otherwise it runs
-        # again
+        # a run's error counts only if its reads were committed, and true at one instant; otherwise it runs again
         self._failed = self._line is not None and isinstance(error, Exception) and not self._is_inherited
         if kind is None or self._failed:
             self._commit()
@@ -184,15 +183,16 @@ class Transaction(Managers):
             message = "the server was started again since the block has read; begin another transaction"
             raise VersionConflict("", None, None, message)
         commit = self._to_send()
-        if not (commit.writes or commit.reads or commit.leases or commit.advance or (self._failed and commit.guards)):
+        # an error may rest on the places of entities alone; a commit that succeeds has nothing that they could change
+        if not (commit.leaves_row or commit.reads or commit.leases or (self._failed and commit.guards)):
             return
         together = None if self._line is None else self._line.together(commit, self._overlay.looked_back)
         outcome = together or self._committed(self._in_line(commit))
         if isinstance(outcome, Conflicted):
             self._refused(outcome, commit)
-        if isinstance(outcome, Unknown) and not commit.writes and commit.advance is None:
-            raise Conflict("lost", f"the connection was lost ({outcome.reason})")  # there is nothing to ask about
         if isinstance(outcome, Unknown):
+            if not commit.leaves_row:
+                raise Conflict("lost", f"the connection was lost ({outcome.reason})")
             claim = ask_until_it_answers(self._outer, self._id, self._outer.policy_of(self._call).deadline, ends)
             if claim is not None and together is not None:
                 # the state that the block saw was perhaps never committed, and another commit may have made that
@@ -204,16 +204,15 @@ class Transaction(Managers):
         self._mark.held = None
 
     def _to_send(self) -> Commit:
-        """Return everything that was read and written; after an error of the block, what was read."""
-        commit = self._overlay.commit_value(self._id, failed=self._failed)
+        """Return everything that was read and written; after an error of the block, only what was read."""
+        commit = self._overlay.commit_value(self._id, writes=not self._failed)
         if self._outer.access is not None:
             commit = with_evidence(commit, self._outer.access)
+        commit = replace(commit, claim=self._claim, held=self._mark.held)
         if self._failed:
-            return replace(commit, claim=self._claim, held=self._mark.held)
+            return commit
         return replace(
             commit,
-            claim=self._claim,
-            held=self._mark.held,
             overlook=self._overlook,
             leases=self._call.tokens(),
             publishes=self.publishes,
@@ -322,15 +321,13 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
         transaction = last = Transaction(session, call, line, session.clock.operation_id())
         try:
             transaction.enter_line()
-            line.begin()
-            with transaction:
+            with line.running(), transaction:
                 result = fn(transaction)
         except Exception as error:
             if transaction.refused:
                 raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
             raise
         finally:
-            line.end()
             chained.ended()
             transaction.leave_scope()
         return result

@@ -89,6 +89,7 @@ def _opened(name: str) -> BinaryIO:
     try:
         return Path(name).open("rb")
     except OSError as error:
+        # a name of bytes that are not UTF-8 has lone surrogates, which no message may contain
         is_text = not any("\ud800" <= char <= "\udfff" for char in name)
         file = shown(name) if is_text else repr(os.fsencode(name))[1:80]
         message = f"the file {file} cannot be read: {error.strerror}; check its name, and who may read it"

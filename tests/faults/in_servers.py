@@ -499,8 +499,8 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "A user removes the pointer of an Iceberg table, and sets its location then",
         "metastore/operation/standing.py",
-        "if new != old and not new[0] is old[0] is None:",
-        "if new != old and new[0] is not None:",
+        "if new != old and (new.file is not None or old.file is not None):",
+        "if new != old and new.file is not None:",
         "tests/governance/test_kept_pointers.py -k take_the_file",
     ),
     Fault(

@@ -26,7 +26,8 @@ from metastore.serve import Sts
 from metastore.serve.iceberg import kept_keys, tables
 from metastore.serve.iceberg.credentials import CannotVend
 from metastore.serve.iceberg.kept_keys import Made
-from metastore.serve.iceberg.policy import READS, RIGHTS, WRITES, session_policy
+from metastore.serve.iceberg.policy import session_policy
+from metastore.serve.iceberg.rights import READS, RIGHTS, WRITES
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import MADE, SCHEMA
 from tests.iceberg.vending_users import DELEGATION, TABLES, key_of, served_users

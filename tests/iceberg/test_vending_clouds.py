@@ -29,7 +29,7 @@ from metastore.clock import SYSTEM
 from metastore.serve import AzureSas, CannotVend, GcsTokens, Vended
 from metastore.serve.iceberg import kept_keys
 from metastore.serve.iceberg.kept_keys import Made
-from metastore.serve.iceberg.policy import READS, RIGHTS, WRITES
+from metastore.serve.iceberg.rights import READS, RIGHTS, WRITES
 from metastore.serve.iceberg.short_lived import ShortLived
 from tests.iceberg.local_files import ROOT, LocalFiles
 from tests.iceberg.server import served

@@ -8,7 +8,7 @@ import pytest
 
 from metastore.serve.iceberg.boundary import rules
 from metastore.serve.iceberg.directory import Directory, directory
-from metastore.serve.iceberg.policy import READS, RIGHTS, WRITES
+from metastore.serve.iceberg.rights import READS, RIGHTS, WRITES
 from tests.servers.cel import allows
 
 HOST = "lake.dfs.core.windows.net"

@@ -10,7 +10,7 @@ import httpx
 
 import metastore as ms
 from metastore.serve import Principals, Vendor, tokens_of
-from metastore.serve.iceberg.policy import READS, RIGHTS, WRITES
+from metastore.serve.iceberg.rights import READS, RIGHTS, WRITES
 from tests.iceberg.server import served
 from tests.iceberg.test_rest import SCHEMA
 

@@ -317,9 +317,9 @@ class Done(NamedTuple):
 
 def outcome(commit: Commit, rows: list[Row]) -> CommitOutcome:
     """Return the outcome that the rows of all stages mean."""
-    # The first 11 columns are the answer. A statement that must succeed has more columns, which only raise. If one of
-    # several stages failed, all failed: the first row speaks for them.
-    done = [Done(*row[:11]) for row in rows]
+    # A statement that must succeed has more columns, which only raise. If one of several stages failed, all failed: the
+    # first row speaks for them.
+    done = [Done(*row[: len(Done._fields)]) for row in rows]
     first = done[0]
     if not first.fenced:
         return Conflicted("lease")

@@ -48,4 +48,4 @@ def preludes(commit: Commit) -> list[Statement]:
     """
     if commit.caller is None and not commit.claim:
         return []
-    return caller(commit.caller, commit.operation_id, commit.claim if commit.writes or commit.advance else 0)
+    return caller(commit.caller, commit.operation_id, commit.claim if commit.leaves_row else 0)

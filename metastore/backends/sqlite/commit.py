@@ -39,10 +39,20 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
     if sum(result is not None for result in results) > 1:  # a read of the past shows these rows together
         last = "(SELECT last_seq FROM info)"
         connection.execute(f"UPDATE operation SET through = {last} WHERE operation_id = ?", (str(commit.operation_id),))
-    if (commit.claim or commit.advance) and not any(results):  # no row replaces the tombstone, so it stays
-        row = ("forbidden", None, commit.claim) if commit.advance is None else ("unchanged", MOVED, None)
-        sql = "INSERT INTO operation (operation_id, ordinal, time, action, result, attempt) VALUES (?, 0, ?, ?, ?, ?)"
-        connection.execute(sql, (str(commit.operation_id), now, *row))
+    if not any(results):
+        _keep_row(connection, commit, now)
     if commit.held is not None:
         connection.execute(UNMARK, {"id": commit.held, "operation_id": str(commit.operation_id), "now": now})
     return results
+
+
+def _keep_row(connection: Any, commit: Commit, now: int) -> None:
+    """Leave a row for a commit that wrote no other: it moved a consumer, or the claimed tombstone stays."""
+    if commit.advance is not None:
+        action, result, attempt = "unchanged", MOVED, None
+    elif commit.claim:
+        action, result, attempt = "forbidden", None, commit.claim
+    else:
+        return
+    sql = "INSERT INTO operation (operation_id, ordinal, time, action, result, attempt) VALUES (?, 0, ?, ?, ?, ?)"
+    connection.execute(sql, (str(commit.operation_id), now, action, result, attempt))

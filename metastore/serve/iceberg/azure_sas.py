@@ -64,22 +64,18 @@ class AzureSas(ShortLived[Directory]):
         if _ACCOUNT.fullmatch(account) is None:
             raise InvalidArgument(f"an account of Azure is 3 to 24 small letters and digits, not {account[:80]!r}")
         self._life = timedelta(seconds=checked_life(duration))
-        super().__init__("azure", properties)
-        if len({name in (properties or {}) for name in _IDENTITY}) > 1:
-            raise InvalidArgument(f"an identity is {', '.join(_IDENTITY)}: give all three, or none")
         self._host = account if "." in account else f"{account}.dfs.core.windows.net"
         self._account = self._host.partition(".")[0]
+        super().__init__("azure", {"adls.account-name": self._account, **(properties or {})})
+        if len({name in (properties or {}) for name in _IDENTITY}) > 1:
+            raise InvalidArgument(f"an identity is {', '.join(_IDENTITY)}: give all three, or none")
         self._endpoint = endpoint or f"https://{self._host}"
         self._clients: LRUCache[tuple[str | None, ...], Any] = LRUCache(1)
         self._making = Lock()
 
-    def properties(self) -> dict[str, str]:
-        return {"adls.account-name": self._account, **super().properties()}
-
     def _shown(self) -> Mapping[str, str]:
         # a file system that gets an identity would use it in place of the key
-        kept = {key: value for key, value in super()._shown().items() if key not in _IDENTITY}
-        return {"adls.account-name": self._account, **kept}
+        return {key: value for key, value in super()._shown().items() if key not in _IDENTITY}
 
     def _scope(self, location: str, rights: Collection[str]) -> Directory | None:
         return directory(location, rights, self._host)

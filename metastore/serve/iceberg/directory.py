@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from metastore.serve.iceberg.folders import is_plain
-from metastore.serve.iceberg.policy import READS, WRITES
+from metastore.serve.iceberg.rights import READS, WRITES
 
 __all__ = ["Directory", "directory"]
 

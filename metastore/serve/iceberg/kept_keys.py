@@ -47,7 +47,7 @@ class _Asked:
     """The time up to which its key is given out, once there is one: half of the key's life after the call began."""
     wanted: float = 0.0
     """The time up to which a request waits for it: after that it is not begun."""
-    config: Future[Mapping[str, str]] = field(default_factory=Future)
+    config: Future[Mapping[str, str]] = field(init=False)
 
 
 class KeptKeys:

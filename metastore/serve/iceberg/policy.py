@@ -13,10 +13,10 @@ import re
 from collections.abc import Collection
 from typing import Any, Final
 
-__all__ = ["READS", "RIGHTS", "WRITES", "session_policy"]
+from metastore.serve.iceberg.rights import READS, WRITES
 
-READS, WRITES = "select_table", "modify_table"
-RIGHTS: Final = (READS, WRITES)
+__all__ = ["session_policy"]
+
 _LONGEST: Final = 2048
 """How many characters the token service accepts (AssumeRole)."""
 _READ: Final = ["s3:GetObject"]

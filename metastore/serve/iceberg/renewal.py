@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ADLS_ENDS", "GCS_ENDS", "S3_ENDS", "renewed"]
 
+# These properties say when a key ends, in milliseconds since 1970. Clients renew the key before that time.
 S3_ENDS: Final = "s3.session-token-expires-at-ms"
 ADLS_ENDS: Final = "adls.sas-token-expires-at-ms"
 """The property is this name, a dot, and the account or its host."""
 GCS_ENDS: Final = "gcs.oauth2.token-expires-at"
-"""These properties say when a key ends, in milliseconds since 1970. Clients renew the key before that time."""
 _RENEWALS: Final = {
     S3_ENDS: "client.refresh-credentials-endpoint",
     ADLS_ENDS: "adls.refresh-credentials-endpoint",
     GCS_ENDS: "gcs.oauth2.refresh-credentials-endpoint",
 }
+"""The property that says where the next key is, by the one that says when a key ends."""
 
 
 def renewed(made: Vended, prefix: str, names: Identifier) -> Vended:

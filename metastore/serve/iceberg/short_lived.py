@@ -1,8 +1,8 @@
 """Short-lived keys for the files of one table: what those of S3, Azure and Google Cloud Storage share.
 
-Each cloud says two things: what a key may open (``_scope``, pure), and how its token service makes the key (``_make``,
-one attempt). Each request checks the user's rights before it asks for a key, so a user who has lost them gets none, not
-even a kept one.
+Each cloud says what a key may open (``_scope``, pure), and how its token service makes the key (``_make``, one
+attempt). It may hide more properties from clients than the secrets (``_shown``). Each request checks the user's rights
+before it asks for a key, so a user who has lost them gets none, not even a kept one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 from metastore.errors import InvalidArgument
 from metastore.serve.iceberg.credentials import Static, Vended
 from metastore.serve.iceberg.kept_keys import KeptKeys, Made
-from metastore.serve.iceberg.policy import RIGHTS
+from metastore.serve.iceberg.rights import RIGHTS
 
 __all__ = ["ShortLived", "checked_life"]
 

@@ -18,8 +18,8 @@ from metastore.pyiceberg.once import Once
 from metastore.serve import audit
 from metastore.serve.actors import Actors
 from metastore.serve.iceberg.credentials import CannotVend, Vended, Vendor, is_below
-from metastore.serve.iceberg.policy import RIGHTS
 from metastore.serve.iceberg.renewal import renewed
+from metastore.serve.iceberg.rights import RIGHTS
 from metastore.serve.iceberg.sources import Source, source_of
 from metastore.serve.principals import Principal
 from metastore.serve.web import BadRequest, Call

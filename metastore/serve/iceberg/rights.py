@@ -1,0 +1,10 @@
+"""The rights on a table that decide what a key for its files may do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["READS", "RIGHTS", "WRITES"]
+
+READS, WRITES = "select_table", "modify_table"
+RIGHTS: Final = (READS, WRITES)
