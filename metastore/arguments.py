@@ -8,7 +8,17 @@ from typing import Any, cast
 
 from metastore.errors import InvalidArgument
 
-__all__ = ["function", "integer", "items", "known_keywords", "positive_integer", "positive_seconds", "shown", "text_in"]
+__all__ = [
+    "boolean",
+    "function",
+    "integer",
+    "items",
+    "known_keywords",
+    "positive_integer",
+    "positive_seconds",
+    "shown",
+    "text_in",
+]
 
 _LARGEST = (1 << 63) - 1
 """The largest integer that a database can hold."""
@@ -20,6 +30,13 @@ def _whole(value: object) -> int | None:
     """Return ``value`` as a plain integer; None: it is not one. Methods of subclasses, which may lie, are not used."""
     is_one = issubclass(type(value), int) and not isinstance(value, bool)
     return int.__int__(cast(int, value)) if is_one else None
+
+
+def boolean(value: object, what: str) -> bool:
+    """Return ``value`` if it is a bool. Raises InvalidArgument: the string "false", say, would count as true."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{what} must be True or False, not {shown(value)}")
+    return value
 
 
 def function(value: object, what: str) -> None:

@@ -21,6 +21,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, t
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
+from metastore.arguments import boolean, shown
 from metastore.clock import SYSTEM
 from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument, MigrationNeeded
 from metastore.migrations.indexes import build_pending
@@ -59,9 +60,10 @@ def upgrade(url: Url, revision: str = "head", *, force: bool = False) -> None:
     if programs are connected that it would exclude, unless ``force``; MigrationNeeded; InvalidArgument for an unknown
     revision.
     """
+    boolean(force, "force")
     known = {"head", *[one.revision for one in _scripts().walk_revisions()]}
-    if revision not in known:
-        raise InvalidArgument(f"there is no revision {revision!r}; known are {', '.join(sorted(known))}")
+    if not isinstance(revision, str) or revision not in known:
+        raise InvalidArgument(f"there is no revision {shown(revision)}; known are {', '.join(sorted(known))}")
     if revision == "head" and _is_done(url):  # so a role that may not migrate gets no error if there is nothing to do
         return
     _run_on(url, lambda config: command.upgrade(config, revision), prepare=revision, force=force)

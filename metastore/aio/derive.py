@@ -93,7 +93,7 @@ class Derived:
         self._sync, self._room = sync, room
 
     def __getattr__(self, name: str) -> Any:
-        if name[0] == "_":
+        if name[0] == "_" or name in INTERNAL:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         value = getattr(self._sync, name)
         if inspect.ismethod(value):  # a method of another object, such as the manager of a relation
@@ -104,7 +104,7 @@ class Derived:
         return wrapped
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *(name for name in dir(self._sync) if name[0] != "_")})
+        return sorted({*super().__dir__(), *(name for name in dir(self._sync) if name[0] != "_")} - INTERNAL)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

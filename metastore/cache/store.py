@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from metastore.arguments import integer, shown
+from metastore.arguments import boolean, integer, shown
 from metastore.cache.options import Cache
 from metastore.errors import InvalidArgument, PermissionDenied
 from metastore.operation.session import Session
@@ -58,8 +58,9 @@ class StoreCache:
         this raises InvalidArgument: wait until the ttl is over. ``force`` removes it in any case; use it only for a
         process that has certainly ended. Raises PermissionDenied for a user: call it on the store itself.
         """
+        boolean(force, "force")
         wanted, rows = integer(member, "a member's id"), self._rows()
-        if rows is None or rows.evict(wanted, force=bool(force)):
+        if rows is None or rows.evict(wanted, force=force):
             return rows is not None
         for row in rows.members():
             if row.id == wanted:

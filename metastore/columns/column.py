@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from metastore.arguments import shown
+from metastore.arguments import boolean
 from metastore.columns.types import Nested, Type, parse, spell
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name, clean_text, exact_text
@@ -32,7 +32,6 @@ __all__ = [
     "Node",
     "attributes",
     "check_columns",
-    "clean_flag",
     "clean_optional",
     "columns_doc",
     "decode_columns",
@@ -77,8 +76,8 @@ class Column:
             default=clean_optional(self.default, "a default"),
             comment=clean_optional(self.comment, "a comment"),
         )
-        clean_flag(self.nullable, "nullable")
-        clean_flag(self.auto_increment, "auto_increment")
+        boolean(self.nullable, "nullable")
+        boolean(self.auto_increment, "auto_increment")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the column as plain JSON values; the type's text says what a nested one consists of."""
@@ -149,13 +148,6 @@ def attributes(metadata: Mapping[str, Any]) -> dict[str, Any]:
         "default": texts.get("metastore.default"),
         "auto_increment": texts.get("metastore.auto_increment") == "true",
     }
-
-
-def clean_flag(value: object, what: str) -> bool:
-    """Return ``value`` if it is a bool."""
-    if not isinstance(value, bool):
-        raise InvalidArgument(f"{what} must be True or False, not {shown(value)}")
-    return value
 
 
 def clean_optional(value: object, what: str) -> str | None:

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NoReturn, Protocol
 
+from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.names import clean_name, clean_text, exact_text
 
@@ -163,10 +164,9 @@ class _Parser:
         return value
 
     def fail(self, expected: str) -> NoReturn:
-        shown = self.text if len(self.text) <= 80 else f"{self.text[:77]}…"
-        token = repr(self.value) if self.value else "the end"
+        token = shown(self.value) if self.value else "the end"
         raise InvalidArgument(
-            f"the type {shown!r} does not parse: at character {self.at + 1} expected {expected}, found {token}"
+            f"the type {shown(self.text)} does not parse: at character {self.at + 1} expected {expected}, found {token}"
         )
 
     def sign(self, sign: str) -> None:

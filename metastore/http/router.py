@@ -62,6 +62,8 @@ def router(store: Source, *, deadline: float = 10.0) -> Router:
     ``deadline``: how long each call may take (seconds); a client shortens it with ``Prefer: wait=SECONDS`` (RFC 7240).
     Raises InvalidArgument.
     """
+    if not isinstance(store, Store) and not callable(store):
+        raise InvalidArgument(f"a router serves a store, or a function that returns the user's, not {shown(store)}")
     served = _Served(store, positive_seconds(deadline, "a deadline"))
     paths = "/{kinds}/{path:path}"
     return Router(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from metastore.arguments import shown
-from metastore.columns.column import clean_flag
+from metastore.arguments import boolean, shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.field import doc_field
@@ -30,7 +29,7 @@ def _clean_provider(provider: Any) -> str | None:
 
 
 def _clean_fold_case(fold_case: Any) -> bool:
-    return clean_flag(fold_case, "fold_case")
+    return boolean(fold_case, "fold_case")
 
 
 class Catalog(Entity):

@@ -176,6 +176,8 @@ class SetProperty(EntityChange):
         key, value = clean_text(self.key, "a property's key"), property_text(self.value, self.key)
         if not key:
             raise InvalidArgument("a property's key must not be empty")
+        if self.expected is not None and self.expected is not UNSET:
+            clean_text(self.expected, f"the expected value of the property {shown(self.key)}")
         before = doc["properties"].get(key)
         if self.expected is not UNSET and self.expected not in (before, as_shown(before)):
             where, expected, stored = format_path(path), as_shown(self.expected), as_shown(before)
@@ -183,7 +185,7 @@ class SetProperty(EntityChange):
                 where,
                 expected,
                 stored,
-                f"{where}: property {key!r} was expected to be {shown(expected)}, found {stored!r}; "
+                f"{where}: property {shown(key)} was expected to be {shown(expected)}, found {shown(stored)}; "
                 "load the entity and decide again",
             )
         doc["properties"][key] = kept(value, before)

@@ -20,7 +20,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from metastore.arguments import items, shown
+from metastore.arguments import boolean, items, shown
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds import handlers
 from metastore.kinds import kind as built_in
@@ -68,8 +68,7 @@ class Field:
     def __post_init__(self) -> None:
         if not callable(self.check) or not (self.decode is None or callable(self.decode)):
             raise InvalidArgument("a field's check is a type or a function, and so is its decode")
-        if not isinstance(self.optional, bool):
-            raise InvalidArgument(f"optional is True or False, not {shown(self.optional)}")
+        boolean(self.optional, "optional")
         if self.default is None:
             object.__setattr__(self, "optional", True)
         elif self.optional and self.default is REQUIRED:

@@ -24,4 +24,13 @@ def clean_json_object(value: Any, what: str) -> dict[str, Any]:
         raise InvalidArgument(f"{what} must be a JSON object: {error}") from None
     if is_too_deep({"values": clean}):
         raise InvalidArgument(f"{what}: lists and objects are nested more than {MAX_DEPTH} deep")
+    if not _has_text_keys(value):
+        raise InvalidArgument(f"{what} must be a JSON object: its keys are strings, also in objects inside it")
     return clean
+
+
+def _has_text_keys(value: object) -> bool:
+    """Whether the keys of all objects are strings. JSON makes one key of 1 and "1", so that a value would be lost."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _has_text_keys(inner) for key, inner in value.items())
+    return not isinstance(value, list | tuple) or all(map(_has_text_keys, value))

@@ -9,8 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from metastore.arguments import items, shown
-from metastore.columns.column import clean_flag
+from metastore.arguments import boolean, items, shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.change import Doc, EntityChange
 from metastore.kinds.entity import Entity
@@ -27,7 +26,7 @@ _KIND: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 _clean_content = partial(clean_json_object, what="a policy's content")
-_clean_enabled = partial(clean_flag, what="enabled")
+_clean_enabled = partial(boolean, what="enabled")
 
 
 def _clean_type(type: Any) -> str:

@@ -15,8 +15,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from metastore.arguments import items, shown
-from metastore.columns.column import clean_flag
+from metastore.arguments import boolean, items, shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Owned
 from metastore.kinds.field import as_stored, doc_field
@@ -74,7 +73,7 @@ class Relation:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise InvalidArgument(f"a relation is named by a word of a-z, 0-9 and _, not {shown(self.name)}")
         for flag in ("exclusive", "columns", "to_the_object"):
-            clean_flag(getattr(self, flag), flag)
+            boolean(getattr(self, flag), flag)
         for kinds in ("from_kinds", "to_kinds"):
             object.__setattr__(self, kinds, _kinds(getattr(self, kinds), kinds))
         there = _RELATIONS.get(self.name)

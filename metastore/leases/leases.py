@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from metastore.arguments import items, positive_integer, positive_seconds, shown
+from metastore.arguments import boolean, items, positive_integer, positive_seconds, shown
 from metastore.clock import Alive, Clock
 from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, LeaseHeld, LeaseLost, MetastoreError, StoreClosed
@@ -240,6 +240,7 @@ class Leases:
 
     def holder(self, name: str, *, expired: bool = False) -> Holder | None:
         """Return the holder of a lease; None: it has no holder. An expired holder is returned only with ``expired``."""
+        boolean(expired, "expired")
         holder = next(iter(self._book.holders((clean_lease(name),))), None)
         return None if holder is None or (holder.expired and not expired) else holder
 

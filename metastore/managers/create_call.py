@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from metastore.arguments import known_keywords
+from metastore.arguments import boolean, known_keywords
 from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, EntityNotFound, OutcomeUnknown
 from metastore.kinds.catalog import CATALOG
@@ -33,6 +33,7 @@ def create_entity(
 ) -> Entity:
     """Create an entity of ``kind`` and return it, or do what ``if_exists`` says if one exists."""
     known_keywords(options, CREATE_OPTIONS, fields)
+    boolean(options.get("parents", False), "parents")
     properties = options.get("properties")
     if not properties:
         return _create(session, kind, path, fields, options, None)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from metastore.arguments import positive_seconds, shown
+from metastore.arguments import boolean, positive_seconds, shown
 from metastore.deadlines import check_time
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
@@ -83,8 +83,7 @@ def wanted(
     if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
         known = ", ".join(sorted(KINDS))
         raise InvalidArgument(f"there is no kind {shown(kind)} to find; known are {known}")
-    if not isinstance(recursive, bool):
-        raise InvalidArgument(f"recursive is True or False, not {shown(recursive)}")
+    boolean(recursive, "recursive")
     glob = "*" if name is None else unicodedata.normalize("NFC", clean_text(name, "the name to find"))
     if "\x00" in glob:
         raise InvalidArgument("the name to find must not contain NUL")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_
 from typing import Any, Generic, Unpack, cast
 
-from metastore.arguments import integer, known_keywords, positive_seconds
+from metastore.arguments import boolean, integer, known_keywords, positive_seconds
 from metastore.kinds.catalog import CATALOG
 from metastore.kinds.change import EntityChange, meant
 from metastore.kinds.entity import Entity, Version
@@ -268,6 +268,7 @@ class Manager(Generic[E]):
         It can be restored until gc collects it.
         """
         call = call_of(options)
+        boolean(cascade, "cascade")
         actor = actor_of(self._session, call)
         return mutate(
             self._session,

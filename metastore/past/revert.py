@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from metastore.arguments import boolean
 from metastore.clock import process_id
 from metastore.errors import EntityAlreadyExists, EntityNotFound, MetastoreError, VersionConflict
 from metastore.feed.feed import newest_up_to, number_in
@@ -58,6 +59,7 @@ def revert(
 
     Raises as ``planned`` does.
     """
+    boolean(dry_run, "dry_run")
     there = newest_up_to(session.backend, to)
     plan = planned(session, target, kind, to)
     if dry_run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from metastore.arguments import items, positive_seconds
+from metastore.arguments import boolean, items, positive_seconds
 from metastore.cache.options import Cache
 from metastore.cache.store import check_cache
 from metastore.clock import SYSTEM
@@ -56,7 +56,7 @@ def open_store(
     """
     named = clean_admins(admins)
     check_cache(cache, url)
-    if must_exist:
+    if boolean(must_exist, "must_exist"):
         require_file(parse_url(url))
     parsed, backend, policy = prepared(url, principal, deadline, hooks, pool_size, max_wait)
     try:
@@ -118,7 +118,10 @@ def restore_export(
     """Import an export with ids into an empty database; see :func:`~metastore.transfer.calls.restore_into`."""
     from metastore.transfer import calls  # noqa: PLC0415
 
-    backend = connect(parse_url(url), _DEADLINE, restoring=True)
+    parsed = parse_url(url)
+    if not calls.has_ids(source):  # a bad file leaves no empty database behind
+        raise InvalidArgument("the file was exported without ids; open the database, and import it there")
+    backend = connect(parsed, _DEADLINE, restoring=True)
     try:
         return calls.restore_into(backend, SYSTEM, source, progress, checked)
     finally:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from metastore.arguments import positive_seconds
+from metastore.arguments import boolean, positive_seconds
 from metastore.errors import InvalidArgument
 from metastore.feed import feed, position
 from metastore.feed.follow import Selection, selected
@@ -72,6 +72,7 @@ class Timeline(Managers):
         one that leads to nothing.
         """
         session = self._session
+        boolean(follow, "follow")
         if (kinds, under, kind, timeout) != (None, None, None, None) or follow:
             chosen = Selection(kinds, under, kind, follow, timeout)
             return selected(session, after, limit, unreadable, chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from metastore.arguments import function
+from metastore.arguments import boolean, function
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
@@ -47,13 +47,15 @@ def export_to(
 ) -> Exported:
     """See :meth:`metastore.store.Store.export_to`; ``rests``: the scope versions that the user's right depends on."""
     check_unreadable(unreadable)
+    boolean(ids, "ids")
+    boolean(history, "history")
     if progress is not None:
         function(progress, "progress")
     entity = target if target is None or isinstance(target, Entity) else _entity_at(session.backend, target)
     if isinstance(target, Entity):
         committed(session.backend, target)
     with writing(to) as (stream, resume):
-        options = {"ids": bool(ids or history), "history": bool(history), "resume": resume}
+        options = {"ids": ids or history, "history": history, "resume": resume}
         return exporting.export(
             session.backend,
             session.clock,
@@ -110,8 +112,6 @@ def restore_into(
     """
     first, second = _halves(progress)
     with reading(source) as stream:
-        if not read_header(stream).ids:
-            raise InvalidArgument("the file was exported without ids; open the database, and import it there")
         return restore(backend, clock, stream, checked or check(stream, first), second)
 
 

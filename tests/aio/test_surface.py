@@ -116,3 +116,11 @@ def test_nothing_of_it_can_be_pickled() -> None:
 
     asyncio.run(main())
     assert isinstance(surface, ModuleType)
+
+
+def test_internal_methods_are_not_there() -> None:
+    """Looked up all the same, as a debugger does, they led to the async object again, without end."""
+    with ms.open("memory://") as store:
+        for manager in (store.partitions, store.statistics, store.crawls, store.sources, store.tags):
+            ours = derive._wrapped(manager, None)  # type: ignore[arg-type]
+            assert not [name for name in derive.INTERNAL if hasattr(ours, name) or name in dir(ours)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from typing import Any
@@ -182,9 +183,29 @@ def test_principals_keep_every_other_character(ground: ms.Store) -> None:
     assert ground.schemas.load("m.c.x").created_by == odd
 
 
+LOOP: Any = []
+LOOP.append(LOOP)
+
 OTHERS: dict[str, Callable[[ms.Store], Any]] = {
     "no such catalog type": lambda s: s.catalogs.create("m.x", type="x"),
     "a flag that is none": lambda s: s.catalogs.create("m.x", type="relational", fold_case=1),  # type: ignore[arg-type]
+    "parents": lambda s: s.tables.create("m.c.n.t", parents="no"),  # type: ignore[arg-type]
+    "cascade": lambda s: s.schemas.drop("m.c.s", cascade="false"),  # type: ignore[arg-type]
+    "follow": lambda s: s.changes(follow="no"),  # type: ignore[arg-type]
+    "dry_run": lambda s: s.revert("m.c.s", to=s.position(), dry_run=""),  # type: ignore[arg-type]
+    "history of an export": lambda s: s.export_to(io.BytesIO(), history=""),  # type: ignore[arg-type]
+    "ids of an export": lambda s: s.export_to(io.BytesIO(), ids=0),  # type: ignore[arg-type]
+    "expired": lambda s: s.leases.holder("l", expired="no"),  # type: ignore[arg-type]
+    "force of an eviction": lambda s: s.cache.evict(1, force="no"),  # type: ignore[arg-type]
+    "reencrypt": lambda s: s.secrets.rotate(reencrypt="no"),  # type: ignore[arg-type]
+    "must_exist": lambda s: ms.open("memory://", must_exist="no"),  # type: ignore[arg-type]
+    "force of a migration": lambda s: ms.migrate("sqlite:///never-made.db", force="no"),  # type: ignore[arg-type]
+    "a revision": lambda s: ms.migrate("sqlite:///never-made.db", to=[]),  # type: ignore[arg-type]
+    "a revision of 5,000 digits": lambda s: ms.migrate("sqlite:///never-made.db", to=10**5000),  # type: ignore[arg-type]
+    "an expected value": lambda s: s.tables.alter(TABLE, ms.SetProperty("k", "v", expected=5)),  # type: ignore[arg-type]
+    "an expected value that holds itself": lambda s: s.tables.alter(TABLE, ms.SetProperty("k", "v", expected=LOOP)),
+    "keys that JSON makes one": lambda s: s.policies.create("m.p", content={1: "x", "1": "y"}),  # type: ignore[dict-item]
+    "such keys further down": lambda s: s.policies.create("m.p", content={"a": [{None: 1}]}),
     "no such fileset type": lambda s: s.filesets.create("m.c.s.f", type="x"),
     "if_exists": lambda s: s.schemas.create("m.c.s", if_exists="ignore"),  # type: ignore[arg-type]
     "a partitioning that does not parse": lambda s: s.tables.create("m.c.s.x", partitioning=["bucket(x"]),
@@ -206,6 +227,25 @@ OTHERS: dict[str, Callable[[ms.Store], Any]] = {
 @pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
 def test_others(kept: ms.Store, call: Callable[[ms.Store], Any]) -> None:
     refused(ms.InvalidArgument, lambda: call(kept))
+
+
+LONG: dict[str, Callable[[ms.Store], Any]] = {
+    "a type": lambda _: ms.Column("a", "x" * 2_000_000),
+    "a partitioning": lambda s: s.tables.create("m.c.s.x", partitioning=["x." * 5_000]),
+    "a property's key": lambda s: s.tables.alter(TABLE, ms.SetProperty("k" * 2_000_000, "v", expected="w")),
+}
+
+
+@pytest.mark.parametrize("call", LONG.values(), ids=LONG)
+def test_a_message_does_not_repeat_a_long_value(kept: ms.Store, call: Callable[[ms.Store], Any]) -> None:
+    with pytest.raises(ms.MetastoreError) as caught:
+        call(kept)
+    assert len(str(caught.value)) < 500
+
+
+def test_only_a_drop_advises_a_cascade(kept: ms.Store) -> None:
+    refused(ms.NotEmpty, lambda: kept.schemas.drop("m.c.s"), "cascade=True")
+    assert "cascade" not in str(refused(ms.NotEmpty, lambda: kept.schemas.purge("m.c.s")))
 
 
 def test_a_transaction_with_bad_input_writes_nothing(kept: ms.Store) -> None:

@@ -331,7 +331,7 @@ def test_optional_fields(ground: Ground) -> None:
     with pytest.raises(ms.InvalidArgument, match="'owner' of a typed"):
         manager.create("m.c.one.wrong", owner=5)
     assert ms.Field(str, optional=True) == ms.Field(str, default=None)
-    with pytest.raises(ms.InvalidArgument, match="optional is True or False"):
+    with pytest.raises(ms.InvalidArgument, match="optional must be True or False"):
         ms.Field(str, optional="yes")  # type: ignore[arg-type]
 
 

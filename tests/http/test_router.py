@@ -22,6 +22,11 @@ COMMENT = [{"change": "SetComment", "text": "new"}]
 TABLE = "/v1/tables/lake.c.s.t"
 
 
+def test_a_router_serves_a_store_or_a_function() -> None:
+    with pytest.raises(ms.InvalidArgument, match=r"or a function .* not 5"):
+        metastore.http.router(5)  # type: ignore[arg-type]
+
+
 class Http:
     """A client of an application in this process."""
 

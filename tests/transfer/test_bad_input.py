@@ -295,8 +295,11 @@ def test_wrong_calls(tmp_path: Path) -> None:
                 one.import_from(with_ids, reason=reason)
         with pytest.raises(ms.InvalidArgument, match="empty database"):
             store.import_from(with_ids)
-        with pytest.raises(ms.InvalidArgument, match="without ids"):
-            ms.restore("memory://", whole)
+        new = tmp_path / "new.db"
+        for bad, why in ((whole, "without ids"), (tmp_path / "none", "cannot be read")):
+            with pytest.raises(ms.InvalidArgument, match=why):
+                ms.restore(f"sqlite:///{new}", bad)
+        assert not new.exists(), "a file that cannot be restored makes no database"
         with pytest.raises(ms.InvalidArgument, match='if_exists is "error"'):
             empty.import_from(whole, if_exists="never")  # type: ignore[arg-type]
         with pytest.raises(ms.InvalidArgument, match="binary stream"):

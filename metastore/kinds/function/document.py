@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from metastore.arguments import items, shown
-from metastore.columns.column import Column, check_columns, clean_flag, clean_optional
+from metastore.arguments import boolean, items, shown
+from metastore.columns.column import Column, check_columns, clean_optional
 from metastore.columns.types import parse
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.names import clean_text
@@ -128,7 +128,7 @@ def clean_type(type: object) -> str:
 
 def clean_deterministic(deterministic: object) -> bool:
     """Return whether a function is deterministic."""
-    return clean_flag(deterministic, "deterministic")
+    return boolean(deterministic, "deterministic")
 
 
 def stored_definitions(definitions: Iterable[Definition], draft: Doc, _: object) -> list[Doc]:

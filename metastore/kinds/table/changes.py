@@ -14,7 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from metastore.columns.column import Column, Node, clean_flag, clean_optional, find, new_node
+from metastore.arguments import boolean
+from metastore.columns.column import Column, Node, clean_optional, find, new_node
 from metastore.columns.types import MAX_DEPTH, depth, parse
 from metastore.errors import EntityAlreadyExists, InvalidArgument
 from metastore.kinds.change import Doc, EntityChange, not_found
@@ -174,7 +175,7 @@ class SetColumnNullable(EntityChange):
         names, node = _found(doc, path, self.path)
         parent = find(doc["columns"], names[:-1])
         is_key = parent is not None and parent["type"] == "map" and names[-1] == "key"
-        if clean_flag(self.nullable, "nullable") and is_key:
+        if boolean(self.nullable, "nullable") and is_key:
             raise InvalidArgument(f"{format_path(names)} is the key of a map, which is never null")
         _set(node, "nullable", self.nullable, True)
 
@@ -188,7 +189,7 @@ class SetAutoIncrement(EntityChange):
 
     def apply(self, doc: Doc, path: Names) -> None:
         _, node = _found(doc, path, self.path)
-        _set(node, "auto_increment", clean_flag(self.auto_increment, "auto_increment"), False)
+        _set(node, "auto_increment", boolean(self.auto_increment, "auto_increment"), False)
 
 
 @dataclass(frozen=True)

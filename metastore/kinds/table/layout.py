@@ -126,7 +126,7 @@ class _Parser:
     def fail(self, expected: str) -> NoReturn:
         token = repr(self.value) if self.value else "the end"
         raise InvalidArgument(
-            f"{self.text!r} does not parse: at character {self.at + 1} expected {expected}, found {token}"
+            f"{shown(self.text)} does not parse: at character {self.at + 1} expected {expected}, found {token}"
         )
 
     def expression(self) -> _Expression:

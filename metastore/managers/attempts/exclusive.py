@@ -228,19 +228,19 @@ def drop(
     # the commit checks it as well; a read looks for children only after a commit was refused
     if empty and not view.trusting and not view.asking:
         with standing(view, record.chain):
-            check_empty(view, record)
+            check_empty(view, record, ", or drop it with cascade=True")
     proposal = _Exclusive(kind, record, actor).propose(
         "drop", None, guards_of(record.chain[:-1]), state=DROPPED, empty=empty
     )
     return Proposal(proposal.guards, proposal.writes, lambda _: True)
 
 
-def check_empty(view: View, record: Record) -> None:
+def check_empty(view: View, record: Record, instead: str = "") -> None:
     """Raise NotEmpty if the entity has children of any kind that are live, or are being dropped in steps."""
     if view.backend.has_children(record.chain[-1].id):
         path, unlisted = _path(record), pending_in(view.backend, record.chain[-1].id)
         also = f"; listings leave out {unlisted}, which is being dropped: see store.drops.pending()" if unlisted else ""
-        raise NotEmpty(f"{path} is not empty; drop what is in it first, or drop it with cascade=True{also}")
+        raise NotEmpty(f"{path} is not empty; drop what is in it first{instead}{also}")
 
 
 def restore(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar, Unpack
 
-from metastore.columns.column import clean_flag
+from metastore.arguments import boolean
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
 from metastore.kinds.attached import Attached, attached
 from metastore.kinds.change import UNSET, _Unset
@@ -302,7 +302,7 @@ class RelationManager:
         ``inherited``: also the relations of the entities above it, except to an entity that is attached nearer. See
         ``on_columns`` for all columns at once. Raises EntityNotFound.
         """
-        clean_flag(inherited, "inherited")
+        boolean(inherited, "inherited")
         names = None if column is None else parse_path(column)
         end = end_of(target, self._relation.from_kinds if not inherited else (), kind)
         return related_to(self._session.backend, self._relation, end, names, inherited=inherited)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from metastore.arguments import shown
+from metastore.arguments import boolean, shown
 from metastore.errors import EntityNotFound, NotInUse, PermissionDenied, VersionConflict
 from metastore.kinds.change import SetProperty
 from metastore.kinds.kind import dump, dump_changes
@@ -91,7 +91,7 @@ class SecretStore:
         """
         self._check("rotate keys")
         rewrapped = self._rewrap()
-        if not reencrypt:
+        if not boolean(reencrypt, "reencrypt"):
             return Rotated(rewrapped)
         old = {row.number for row in self._rows() if row.wrapped is not None}
         self._declare_new_keys(old)
