@@ -7,7 +7,7 @@ restarted replica may be further back. Otherwise the position is checked again, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import count
 from typing import Any, Final, NoReturn, cast
@@ -33,8 +33,8 @@ _READS: Final = frozenset(
 READ_ONLY: Final = "a view of a replica is read-only; write to the store"
 _LOOKS: Final = 0.005
 """How often a replica is asked for its position (seconds)."""
-_ANSWERS: Final = 1.0
-"""The least time that a replica gets to answer (seconds)."""
+_ANSWERS: Final = 0.5
+"""The least time that a server gets to say how far it is (seconds). A call must have time left for another server."""
 
 
 class Replicas:
@@ -55,8 +55,7 @@ class Replicas:
         able = [self._replicas[(begin + n) % len(self._replicas)] for n in range(len(self._replicas))]
         while able := [source for source in able if not source.rests]:
             for source in able:
-                with until(max(ends, self._clock.monotonic() + _ANSWERS)):
-                    found = self.asked(source, at_least)
+                found = self.asked(source, at_least, ends)
                 if found is not None:
                     return source, found
             if self._clock.monotonic() >= ends:
@@ -64,15 +63,17 @@ class Replicas:
             self._clock.sleep(_LOOKS)
         return None
 
-    def asked(self, source: Source, at_least: str | None) -> Reached | None:
+    def asked(self, source: Source, at_least: str | None, ends: float = 0.0) -> Reached | None:
         """Return what a replica shows, if that is everything up to a position, and of the primary's history.
 
         A replica that still follows a server whose place the primary has taken may show changes that were lost.
+        ``ends``: it may answer until then, or for a short time from now.
         """
-        found, primary = source.asked(at_least, self.check), self.primary.backend
+        primary = self.primary.backend
+        found = source.asked(at_least, self.check, max(ends, self._clock.monotonic() + _ANSWERS))
         if found is None:
             return None
-        with suppress(*FAILURES):  # views go on while the primary is down
+        with suppress(*FAILURES), self._soon():  # views go on while the primary is down
             both = (found.opened, primary.origin.run)
             if source.compared != both:
                 if not has_change(primary, *found.newest):
@@ -85,8 +86,11 @@ class Replicas:
 
     def check(self, position: str) -> None:
         """Raise InvalidArgument if the primary has another change at a position; do nothing if it does not answer."""
-        with suppress(*FAILURES):
+        with suppress(*FAILURES), self._soon():
             number_in(self.primary.backend, position)
+
+    def _soon(self) -> AbstractContextManager[None]:
+        return until(self._clock.monotonic() + _ANSWERS)
 
     def close(self) -> None:
         """Close the connections to the replicas."""

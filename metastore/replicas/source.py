@@ -124,14 +124,16 @@ class Source:
             _log.warning("the replica %s is not read for %.0f s: %s", self.name, _RESTS, error)
         self._rests_until = self._clock.monotonic() + _RESTS
 
-    def asked(self, at_least: str | None, check: Callable[[str], None]) -> Reached | None:
+    def asked(self, at_least: str | None, check: Callable[[str], None], ends: float) -> Reached | None:
         """Return the result of :meth:`reached`; None if the server failed or has another change there: then it rests.
 
-        ``check`` raises InvalidArgument if the primary has another change there, too: then the position is wrong.
+        A server that does not answer by the time ``ends`` has failed. ``check`` raises InvalidArgument if the primary
+        has another change there, too: then the position is wrong.
         """
         try:
-            return self.reached(at_least)
-        except (*FAILURES, InvalidArgument) as error:
+            with until(ends):
+                return self.reached(at_least)
+        except (*FAILURES, InvalidArgument) as error:  # outside of the block: only the caller's own time counts here
             if isinstance(error, InvalidArgument) and at_least is not None:
                 check(at_least)
             self.failed(error)

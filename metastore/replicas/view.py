@@ -19,9 +19,10 @@ __all__ = ["Replica"]
 class Replica(Managers):
     """A read replica's view: ``store.replica().tables.load(path)``. It is read-only.
 
-    Each read shows everything up to ``position``, and perhaps more: a later read shows at least what an earlier one
-    showed. If the replica fails, the reads go to another one that has come as far, else to the primary. A method that
-    writes raises InvalidArgument.
+    Each read shows everything up to ``position``, and perhaps more. A later read shows at least what an earlier one
+    showed, as long as the replica runs. If it fails, the reads go to another one that shows ``position``, else to the
+    primary; so they may show less than before, but everything up to ``position``. A method that writes raises
+    InvalidArgument.
     """
 
     def __init__(self, session: Session, reads: ReplicaReads) -> None:

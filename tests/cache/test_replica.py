@@ -225,6 +225,37 @@ def test_a_replica_that_dies_is_left_for_the_primary_and_comes_back() -> None:
             assert time.monotonic() < ends
 
 
+def test_a_silent_replica_is_left_for_the_primary(two: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its packets are dropped: nobody is told. It is asked once, not by every view."""
+    with (
+        PostgresProxy("127.0.0.1", two.replica.port) as proxy,
+        ms.open(two.url, read_from=[proxy.url_for(two.replica_url)]) as store,
+    ):
+        two.caught_up(store)
+        monkeypatch.setattr(reads, "_ANSWERS", 0.2)
+        with proxy.silent_to("client"):
+            assert store.replica().from_primary
+            asked = proxy.round_trips
+            assert all(store.replica(at_least=at).from_primary for at in (None, store.position()))
+            assert proxy.round_trips == asked
+
+
+def test_a_view_goes_on_while_the_primary_is_silent(two: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a new connection to the replica the primary is asked, but not until the deadline of the call."""
+    with (
+        PostgresProxy("127.0.0.1", two.leader.port) as primary,
+        PostgresProxy("127.0.0.1", two.replica.port) as replica,
+        ms.open(primary.url_for(two.url), read_from=[replica.url_for(two.replica_url)]) as store,
+    ):
+        two.caught_up(store)
+        view = store.bind(deadline=5.0).replica()
+        monkeypatch.setattr(reads, "_ANSWERS", 0.5)
+        with primary.silent_to("client"):
+            replica.cut_all()
+            assert view.tables.load(T).path == T
+        assert not view.from_primary
+
+
 @contextmanager
 def _addressed(two: Pair, way: str) -> Iterator[str]:
     """Give the replica's URL, or one through pgbouncer."""

@@ -29,7 +29,7 @@ class Swallower:
         self._threads: list[threading.Thread] = []
         self._swallows: frozenset[str] = frozenset()
         self.match: tuple[bytes, frozenset[str]] | None = None
-        self._last: bytes | None = None
+        self._last: tuple[bytes, bytes] | None = None
         self.cut = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -41,10 +41,13 @@ class Swallower:
         """Do so as soon as a client sends ``words``."""
         self.match = words, frozenset(directions)
 
-    def swallow_behind(self, words: bytes) -> None:
-        """Carry nothing more, in both directions, as soon as a client has sent ``words``, which are carried still."""
+    def swallow_behind(self, words: bytes, *, beside: bytes = b"") -> None:
+        """Carry nothing more, in both directions, as soon as a client has sent ``words``, which are carried still.
+
+        ``beside``: this is sent together with them.
+        """
         self.cut.clear()
-        self._last = words
+        self._last = words, beside
 
     def url_for(self, url: str) -> str:
         """Return the same URL, but through the proxy."""
@@ -84,8 +87,8 @@ class Swallower:
             while data := source.recv(65536):
                 if self.match is not None and direction == "there" and self.match[0] in data:
                     self._swallows, self.match = self.match[1], None
-                if self._last is not None and direction == "there" and self._last in data:
-                    sink.sendall(data[: data.index(self._last) + len(self._last)])
+                if self._last is not None and direction == "there" and all(words in data for words in self._last):
+                    sink.sendall(data[: data.index(self._last[0]) + len(self._last[0])])
                     self._swallows, self._last = frozenset({"there", "back"}), None
                     self.cut.set()
                 if direction not in self._swallows:

@@ -18,8 +18,10 @@ import pytest
 import metastore as ms
 from metastore.backends.postgres.backend import PostgresBackend
 from tests.combine.gate import lanes, together
+from tests.concurrency.raw import rows
 from tests.concurrency.silent import Swallower
 from tests.servers.postgres import PostgresServer
+from tests.servers.process import wait_until
 
 LONG = 60.0
 PATHS = [f"m.c.s.t{n}" for n in range(3)]
@@ -94,6 +96,24 @@ def test_a_statement_without_its_end_lets_go_in_time(server: PostgresServer, url
             assert swallower.cut.is_set()
             assert direct.tables.alter(table, ms.SetComment("after it"), deadline=LONG / 2).version == table.version + 1
         swallower.recover()
+
+
+def test_a_member_of_the_cache_sends_nothing_that_runs_without_its_end(server: PostgresServer, url: str) -> None:
+    """Otherwise its row would stay locked until the time-out of its transaction, and no writer could give it up."""
+
+    def renewals() -> tuple[str, int]:
+        ((incarnation, count),) = rows(url, "SELECT incarnation, renewals FROM cache_member")
+        return str(incarnation), int(str(count))
+
+    with (
+        closing(Swallower(server.port)) as swallower,
+        ms.open(swallower.url_for(url), cache=ms.Cache("lease", ttl=0.5)),
+    ):
+        incarnation, before = renewals()
+        swallower.swallow_behind(EXECUTE, beside=incarnation.encode())
+        assert wait_until(lambda: swallower.cut.is_set() or renewals()[1] > before + 5, LONG)
+        assert not swallower.cut.is_set()
+    assert not swallower.cut.is_set(), "it has left"
 
 
 @pytest.mark.parametrize(

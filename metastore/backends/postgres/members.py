@@ -134,6 +134,10 @@ class PostgresMembers:
     def wake(self) -> Wake:
         with Translated():
             connection = self._pool.own_connection(f"LISTEN {CHANNEL}")
+        if connection is not None:
+            # simple queries, which run only once their end has arrived: a member that falls silent within a message
+            # would keep its row locked until a time-out, and no writer could give it up
+            connection.cursor_factory = psycopg.ClientCursor
         return _Blind() if connection is None else Listening(connection)
 
     def join(self, wake: Wake, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
