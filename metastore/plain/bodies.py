@@ -8,6 +8,7 @@ each call of a Python function, here the hooks. A long list of an answer is writ
 from __future__ import annotations
 
 import json
+from math import isinf
 from typing import Any, Final
 
 __all__ = ["LARGE", "Crowded", "check_values", "read_json", "read_large_json", "write_json"]
@@ -35,7 +36,8 @@ def read_json(text: bytes, **hooks: Any) -> Any:
     try:
         # UTF-8 only (RFC 8259, section 8.1): json.loads also accepts UTF-16, and check_values cannot count values in
         # that
-        return json.loads(text.decode("utf-8-sig"), parse_int=_integer, parse_constant=_no_number, **hooks)
+        plain = text.decode("utf-8-sig")
+        return json.loads(plain, parse_int=_integer, parse_float=_float, parse_constant=_no_number, **hooks)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the body is not JSON: {error}") from None
 
@@ -43,7 +45,7 @@ def read_json(text: bytes, **hooks: Any) -> Any:
 def read_large_json(text: bytes) -> Any:
     """Return the value of a large body. Raises Crowded, ValueError."""
     check_values(text, _VALUES, _TEXT)
-    return read_json(text, object_pairs_hook=_object, parse_float=_float)
+    return read_json(text, object_pairs_hook=_object)
 
 
 def write_json(value: Any) -> bytes:
@@ -99,7 +101,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _float(text: str) -> float:
-    return float(text)
+    number = float(text)
+    if isinf(number):
+        raise ValueError(f"the number {text[:30]} is too large")
+    return number
 
 
 def _no_number(text: str) -> float:

@@ -4,7 +4,8 @@ Such tables have the same UUID. Dropped tables count, because they can be restor
 all entities: a second for 50,000 tables. Only a purge does it.
 
 A user who stages or registers a table chooses its UUID, too: that of a table that the user only reads. Such a table has
-a folder that the server chose, in which the purged table has nothing. It does not count.
+a folder that the server chose, in which the purged table has nothing. It does not count. The end of such a folder's
+name says which one it is: what is before it has several spellings, as in ``s3://`` and ``s3a://``.
 """
 
 from __future__ import annotations
@@ -47,4 +48,5 @@ def _has(doc: str, uuid: str, places: str) -> bool:
     fields = json.loads(doc)
     properties = fields.get("properties", {})
     is_same = POINTER in properties and properties.get(UUID_OF) == uuid
-    return is_same and all(folder in places for folder in chosen_in(fields.get("location") or ""))
+    chosen = chosen_in(fields.get("location") or "")
+    return is_same and all(folder[folder.rindex("-") :] in places for folder in chosen)

@@ -383,3 +383,22 @@ def test_the_uuid_of_another_table_keeps_no_purge_from_its_files(users: dict[str
     assert root.delete(f"{TABLES}/t?purgeRequested=true").status_code == 204
     assert not path(other["metadata-location"]).exists()
     assert path(staged.json()["metadata-location"]).exists()
+
+
+@pytest.mark.parametrize("spelt", [("file:///", "file:/"), ("/a/", "/./a/"), ("/a/", "//a/")])
+def test_a_purge_leaves_the_files_of_a_dropped_copy_however_its_folder_is_spelt(
+    users: dict[str, httpx.Client], sqlite_url: str, tmp_path: Path, spelt: tuple[str, str]
+) -> None:
+    root, copy = users["root"], "/namespaces/copies/tables/t"
+    first = root.get(f"{TABLES}/t").json()
+    assert root.post("/namespaces", json={"namespace": ["copies"]}).status_code == 200
+    moved = [{"action": "set-location", "location": first["metadata"]["location"].replace(*spelt)}]
+    with ms.open(sqlite_url) as store:
+        store.export_to(tmp_path / "t.jsonl", "lake.ice.a.t")
+        store.import_from(tmp_path / "t.jsonl", into="lake.ice.copies")
+        assert root.post(copy, json={"requirements": [], "updates": moved}).status_code == 200
+        assert store.tables.drop("lake.ice.copies.t")
+        assert root.delete(f"{TABLES}/t?purgeRequested=true").status_code == 204
+        assert path(first["metadata-location"]).exists()
+        store.tables.restore("lake.ice.copies.t")
+    assert root.get(copy).status_code == 200

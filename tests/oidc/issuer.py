@@ -77,7 +77,8 @@ def certificate(name: str) -> str:
 
 def compact(header: Mapping[str, Any], claims: object, key: str | bytes | None) -> str:
     """Return a token; ``key``: the name of a key, a secret of HMAC, or None: it is not signed."""
-    said = ".".join([_text(json.dumps(header).encode()), _text(json.dumps(claims).encode())])
+    numbers = json.dumps(claims).replace("Infinity", "1e400")  # a number of JSON that no float can hold
+    said = ".".join([_text(json.dumps(header).encode()), _text(numbers.encode())])
     if key is None:
         signature = b""
     elif isinstance(key, bytes):

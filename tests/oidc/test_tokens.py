@@ -33,6 +33,7 @@ HOSTILE: dict[str, Callable[[OwnIssuer], str]] = {
     "an unknown extension": lambda own: own.token(header={"crit": ["x"], "x": 1}),
     "over": lambda own: own.token(exp=int(time.time()) - 40, iat=int(time.time()) - 100),
     "without an end": lambda own: own.token(exp=None),
+    "an end that never comes": lambda own: own.token(exp=float("inf")),
     "an end that is not a time": lambda own: own.token(exp="2099"),
     "not valid yet": lambda own: own.token(nbf=int(time.time()) + 120),
     "made in the future": lambda own: own.token(iat=int(time.time()) + 120),
