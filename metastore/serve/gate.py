@@ -6,7 +6,8 @@ request without asking (a form, an image), and DNS rebinding makes the server lo
 * if nothing checks who a client is, ``Host`` must be a loopback address: a rebound name is not one;
 * an ``Origin``, which only browsers send, is that of the server itself (a body has the content type of JSON, which a
   page of another origin may not send without asking first: ``web.py`` sees to that);
-* no header that decides may come twice: two readers of a request could take different ones.
+* no header that decides may come twice: two readers of a request could take different ones;
+* a header has a size, also one that arrives whole (``limits.py`` cuts one that is still coming).
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from urllib.parse import quote, urlsplit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from metastore.serve import audit
+from metastore.serve.limits import HEADER_BYTES
 
 __all__ = ["Gate"]
 
 _DECIDE: Final = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length", b"cookie"})
+_TYPES: Final = {400: "BadRequestException", 403: "ForbiddenException", 431: "BadRequestException"}
 
 
 class Gate:
@@ -52,6 +55,9 @@ class Gate:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         pairs: list[tuple[bytes, bytes]] = scope["headers"]
+        target = len(scope["raw_path"]) + len(scope["query_string"])
+        if target + sum(len(name) + len(value) for name, value in pairs) > HEADER_BYTES:
+            return 431, f"the request's header has more than {HEADER_BYTES >> 10} KiB; send less"
         counts = Counter([name for name, _ in pairs if name in self._once])
         twice = next((name.decode() for name, count in counts.items() if count > 1), None)
         if twice is not None:
@@ -85,7 +91,7 @@ def _is_own(origin: str, host: str) -> bool:
 
 
 async def _answer(send: Send, status: int, message: str, id: str) -> None:
-    body = json.dumps({"error": {"message": message, "type": "ForbiddenException", "code": status}}).encode()
+    body = json.dumps({"error": {"message": message, "type": _TYPES[status], "code": status}}).encode()
     length = (b"content-length", str(len(body)).encode())
     headers = [(b"content-type", b"application/json"), length, (audit.ID_HEADER.encode(), id.encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})

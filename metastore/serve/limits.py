@@ -20,9 +20,9 @@ from typing import Any, Final
 from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument
 
-__all__ = ["YIELDS", "Limits", "sweep", "watched"]
+__all__ = ["HEADER_BYTES", "YIELDS", "Limits", "sweep", "watched"]
 
-_HEADER_BYTES: Final = 64 << 10
+HEADER_BYTES: Final = 64 << 10
 """The largest header of a request (bytes)."""
 _REST_BYTES: Final = 32 << 20
 """How much of a body may still come after its answer (bytes): a client reads the answer only after it has sent all."""
@@ -94,7 +94,7 @@ class _Watched(asyncio.Protocol):
         super().data_received(data)
         self.look(SYSTEM.monotonic())  # checked now: at the next sweep, several requests would seem to begin together
         self._header_bytes = self._header_bytes + len(data) if self._stage() == _HEADER else 0
-        if self._header_bytes <= _HEADER_BYTES or self.transport.is_closing():
+        if self._header_bytes <= HEADER_BYTES or self.transport.is_closing():
             return
         if self.cycle is None or not self.cycle.more_body:
             self.refuse(_LARGE)

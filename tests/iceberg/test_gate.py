@@ -58,7 +58,14 @@ def test_a_header_that_decides_comes_once(sqlite_url: str, tmp_path: Path, name:
     with served(sqlite_url, tmp_path / "w", Principals(header="X-User")) as address:
         twice = [("X-User", "ann"), (name, "a"), (name, "b")][name == "X-User" :]
         answer = httpx.get(f"{address}{CONFIG}", headers=twice)
-        assert (answer.status_code, f"{name.lower()} comes twice" in answer.text) == (400, True)
+        error = answer.json()["error"]
+        assert (error["code"], error["type"]) == (answer.status_code, "BadRequestException") == (400, error["type"])
+        assert f"{name.lower()} comes twice" in error["message"]
+
+
+def test_a_header_that_arrives_whole_has_a_size_too(sqlite_url: str, tmp_path: Path) -> None:
+    with served(sqlite_url, tmp_path / "w") as address, httpx.Client(base_url=address) as client:
+        assert [client.get(CONFIG, headers={"X": "v" * size}).status_code for size in (60_000, 70_000)] == [200, 431]
 
 
 def test_a_token_and_a_proxy_s_header_are_both_demanded(sqlite_url: str, tmp_path: Path) -> None:
