@@ -172,6 +172,8 @@ class DatabaseBook:
 
         def attempt() -> bool:
             answer = send(operation_id)
+            if not answer and lost:  # it may have waited for the sending before it, which a later snapshot shows
+                answer = send(operation_id)
             if isinstance(answer, Conflicted):
                 raise Conflict(answer.cause, "other processes changed the lease at the same moment")
             if isinstance(answer, Unknown):

@@ -100,9 +100,16 @@ class OperationRow:
             return is_digest_of(first.digest, self._request, caller.digest)
         kind, *_ = self._request.arguments() or (None,)
         if self._session.access is None:
-            return first.kind in (None, kind)
+            return self._wrote(first, kind)
         of_user = kind[0] if kind else None  # a user's arguments come before its name: see authorized
-        return first.kind in (None, of_user) and first.principal == self.principal
+        return self._wrote(first, of_user) and first.principal == self.principal
+
+    def _wrote(self, first: Step, kind: object) -> bool:
+        """Whether a call on entities or rows of this kind may have written the step: also in a row that one owns."""
+        if first.kind in (None, kind):
+            return True
+        (owner,) = self._session.backend.by_id([] if first.owner_id is None else [first.owner_id]) or (None,)
+        return owner is not None and owner.record.chain[-1].kind == kind
 
     def claim_again(self) -> NoReturn:
         """Take up an operation that was withdrawn: the next message is sent under a new claim."""

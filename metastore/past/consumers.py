@@ -63,7 +63,10 @@ class Consumers:
         return [Consumer(self._session, row, run) for row in self._session.backend.readers.consumers()]
 
     def drop(self, name: str) -> bool:
-        """Delete a consumer, so that gc no longer waits for it; False: it does not exist."""
+        """Delete a consumer, so that gc no longer waits for it; False: it does not exist.
+
+        Raises OutcomeUnknown if it is unknown whether the consumer was deleted.
+        """
         check_whole(self._session)
         return self._session.backend.readers.drop_consumer(clean_name(name))
 

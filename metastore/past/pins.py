@@ -41,13 +41,15 @@ def add_pin(session: Session, name: str, at: int | None, seconds: float | None) 
     name = clean_name(name)
     if seconds is not None:
         seconds = positive_seconds(seconds, "the time after which a pin expires")
+    seq = last(session) if at is None else at
+    position = position_at(session.backend, seq)  # before the pin is made: then it cannot fail
     try:
-        row = session.backend.readers.pin(name, last(session) if at is None else at, session.principal, seconds)
+        row = session.backend.readers.pin(name, seq, session.principal, seconds)
     except NotKept as kept:
         raise gone(session, kept) from None
     if row is None:
         raise EntityAlreadyExists(name, f"there is a pin {name} already; unpin it first, or take another name")
-    return _pin(row, position_at(session.backend, row.seq))
+    return _pin(row, position)
 
 
 def all_pins(session: Session) -> list[Pin]:

@@ -187,7 +187,7 @@ class Timeline(Managers):
         """Give a position (None: the newest) a name, so that gc keeps its past until ``unpin``.
 
         ``expires``: after how many seconds gc may remove the pin; None: never. Raises EntityAlreadyExists if the name
-        is taken, HistoryGone, InvalidArgument.
+        is taken, HistoryGone, InvalidArgument; OutcomeUnknown if it is unknown whether the pin was made.
         """
         return add_pin(self._session, name, None if at is None else position.position_in(self._session, at), expires)
 
@@ -196,7 +196,7 @@ class Timeline(Managers):
         return all_pins(self._session)
 
     def unpin(self, name: str) -> bool:
-        """Remove a pin; False: there is none."""
+        """Remove a pin; False: there is none. Raises OutcomeUnknown if it is unknown whether it was removed."""
         position.check_whole(self._session)
         return self._session.backend.readers.unpin(clean_name(name))
 

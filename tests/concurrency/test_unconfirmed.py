@@ -20,7 +20,9 @@ import metastore as ms
 from metastore.backends.memory.backend import MemoryBackend
 from metastore.backends.postgres.backend import PostgresBackend
 from metastore.backends.postgres.fragments import CONFIRM
+from metastore.leases.database import DatabaseBook
 from metastore.operation.record import ask_until_it_answers
+from metastore.port.commit import Conflicted, Unknown
 from metastore.port.conditions import LeaseToken
 from metastore.port.leases import Mirror, Take
 from tests.cache.replicas import pair
@@ -88,10 +90,11 @@ def _waits_for_it(connection: psycopg.Connection) -> bool:
     return bool(warnings)
 
 
-def waits(server: PostgresServer) -> list[int]:
-    """Return the processes of the server whose commits wait for a replica."""
+def waits(server: PostgresServer, for_what: str = "SyncRep") -> list[int]:
+    """Return the processes of the server that wait for something: their commits, for a replica."""
     with psycopg.connect(server.dsn()) as other:
-        return [pid for (pid,) in other.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'")]
+        sql = "SELECT pid FROM pg_stat_activity WHERE wait_event = %s"
+        return [pid for (pid,) in other.execute(sql, (for_what,))]
 
 
 def in_a_transaction(store: ms.Store) -> object:
@@ -205,6 +208,31 @@ def test_a_repetition_about_a_lease_is_confirmed(server: PostgresServer, url: st
             assert wait_until(lambda: len(waits(server)) == len(calls) or any(one.done() for one in again), 30.0)
             assert not any(one.done() for one in again)
         assert all(one.result(60.0) for one in again)
+
+
+@pytest.mark.parametrize("verb", ["break", "release"])
+def test_a_lease_is_freed_twice_at_once(server: PostgresServer, url: str, verb: str) -> None:
+    """The connection was cut while the first sending waited for its replica; the second one waits for the first."""
+    with ms.open(url, deadline=60.0) as store, ThreadPoolExecutor(2) as pool:
+        rows, sent = store._session.backend.leases, list[object]()
+        rows.take(Take(ms.new_operation_id(), None, ("a",), ("a",), "me", "first", 10**9, None))
+
+        def free(operation: UUID) -> int | Conflicted | Unknown:
+            if verb == "break":
+                return rows.break_("a", "a", operation, None)
+            return rows.release([LeaseToken("a", 1, 1, "first")], ["a"], operation, None)
+
+        def send(operation: UUID) -> int | Conflicted | Unknown:
+            if sent:
+                return free(operation)
+            sent.append(pool.submit(free, operation))
+            assert wait_until(lambda: bool(waits(server)), 30.0)
+            return Unknown("cut")
+
+        with no_replica(server):
+            freed = pool.submit(DatabaseBook(store._session)._freed, verb, send)
+            assert wait_until(lambda: bool(waits(server, "transactionid")), 30.0)
+        assert freed.result(60.0) is True
 
 
 @pytest.mark.parametrize("found_by", long_unless(("a repeat", "a lost answer"), lambda by: by == "a lost answer"))

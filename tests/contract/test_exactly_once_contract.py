@@ -121,6 +121,32 @@ class TestRepeats:
         assert len(store.tables.load(T).columns) == 3
 
 
+OF_ROWS: dict[str, Call] = {
+    "add a version": lambda g, op: g.store.models.add_version("m.c.one.model", uris={"a": "s3://y"}, operation_id=op),
+    "alter a version": lambda g, op: g.store.models.alter_version("m.c.one.model", 1, COMMENT, operation_id=op),
+    "drop a version": lambda g, op: g.store.models.drop_version("m.c.one.model", 1, operation_id=op),
+    "set an alias": lambda g, op: g.store.models.set_alias("m.c.one.model", "b", 1, operation_id=op),
+    "drop an alias": lambda g, op: g.store.models.drop_alias("m.c.one.model", "a", operation_id=op),
+    "begin to drop": lambda g, op: g.store.partitions.begin_drop(T, "p", operation_id=op).operation,
+    "statistics": lambda g, op: g.store.statistics.set(T, {"custom-a": 1}, partition="p", operation_id=op),
+}
+"""Calls that write rows which an entity owns."""
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_an_id_that_only_an_error_told(ground: Ground, name: str) -> None:
+    """The caller had none; OutcomeUnknown names the one that the call had."""
+    ground.store.models.add_version(
+        ground.store.models.create("m.c.one.model"), uris={"a": "s3://x"}, aliases=["a"], operation_id=new_id()
+    )
+    first = OF_ROWS[name](ground, None)
+    before, own = ground.dump(), list(ground.store.changes())[-1].operation_id
+    assert OF_ROWS[name](ground, own) == first
+    assert ground.dump() == before
+    with pytest.raises(ms.OperationIdReused):
+        ground.store.topics.create("m.c.one.topic", operation_id=own)
+
+
 OTHERS: dict[str, Call] = {
     "changes": lambda g, op: g.store.tables.alter(T, ms.SetComment("other"), operation_id=op),
     "target": lambda g, op: g.store.tables.alter("m.c.one.u", COMMENT, operation_id=op),

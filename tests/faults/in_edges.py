@@ -398,9 +398,23 @@ IN_EDGES: tuple[Fault, ...] = (
     Fault(
         "the answer to a pin is lost",
         "metastore/backends/postgres/readers.py",
-        "else self._fetch(_OWN, values)",
-        "else []",
+        '{**values, "operation_id": operation_id}',
+        '{**values, "operation_id": SYSTEM.operation_id()}',
         "tests/past/test_consumers_fail.py -k pin_without",
+    ),
+    Fault(
+        "an operation on a row that an entity owns is another kind's",
+        "metastore/operation/record.py",
+        "return owner is not None and owner.record.chain[-1].kind == kind",
+        "return False",
+        "tests/contract/test_exactly_once_contract.py -k only_an_error",
+    ),
+    Fault(
+        "the second sending frees no lease, because the first one does",
+        "metastore/leases/database.py",
+        "if not answer and lost:",
+        "if False:",
+        "tests/concurrency/test_unconfirmed.py -k freed_twice",
     ),
     Fault(
         "a restore's last step is not announced",

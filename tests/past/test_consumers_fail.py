@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ import pytest
 
 import metastore as ms
 from metastore import Store
+from metastore.backends.postgres.readers import PostgresReaders
 from metastore.errors import InvalidArgument
 from metastore.transaction.transaction import Transaction
 from tests.progress.replica import Replica, primary
@@ -113,13 +115,56 @@ def test_a_move_without_an_answer(postgres_url: str, postgres_address: tuple[str
 
 @pytest.mark.parametrize("cut", ["cut_after_send", "cut_before_send"])
 def test_a_pin_without_an_answer(postgres_url: str, postgres_address: tuple[str, int], cut: str) -> None:
+    """Nor is a removal whose answer was lost told as one that found nothing."""
     with PostgresProxy(*postgres_address) as proxy, ms.open(proxy.url_for(postgres_url)) as store:
         store.metalakes.create("lake")
+        store.consumers.get("c")
         getattr(proxy, cut)(lambda message: b"INTO pin" in message)
         pin = store.pin("release")
         assert store.pins() == [pin]
         with pytest.raises(ms.EntityAlreadyExists):
             store.pin("release")
+        for remove, name in ((store.unpin, "release"), (store.consumers.drop, "c")):
+            getattr(proxy, cut)(lambda message: b"DELETE FROM" in message)
+            assert remove(name)
+            assert not remove(name)
+        assert store.verify() == []
+
+
+@pytest.mark.postgres
+def test_a_pin_whose_answer_does_not_come(postgres_url: str, postgres_address: tuple[str, int]) -> None:
+    """The error must not say that nothing was written."""
+    calls: dict[bytes, Callable[[Store], object]] = {
+        b"INTO pin": lambda store: store.pin("p"),
+        b"DELETE FROM pin": lambda store: store.unpin("p"),
+        b"DELETE FROM consumer": lambda store: store.consumers.drop("c"),
+    }
+    with PostgresProxy(*postgres_address) as proxy, ms.open(postgres_url) as other:
+        other.consumers.get("c")
+        with ms.open(proxy.url_for(postgres_url), deadline=0.5) as store:
+            for words, call in calls.items():
+
+                def hush(sent: bytes, words: bytes = words) -> bool:
+                    if words in sent:
+                        proxy.open_to["client"].clear()
+                    return False
+
+                proxy.cut_after_send(hush)
+                with pytest.raises(ms.OutcomeUnknown) as caught:
+                    call(store)
+                proxy.open_to["client"].set()
+                assert other.outcome(caught.value.operation_id) == ms.Outcome("committed", True)
+        assert (other.pins(), other.consumers.list()) == ([], [])
+
+
+@pytest.mark.postgres
+def test_of_two_who_pin_one_name_at_one_instant_one_gets_it(postgres_url: str) -> None:
+    """Also if they are alike, and the clock shows both the same microsecond."""
+    with ms.open(postgres_url, principal="job") as store:
+        readers = store._session.backend.readers
+        assert isinstance(readers, PostgresReaders)
+        readers._fetch = lambda *_: [(1,)]  # what it asks for first: the database's clock
+        assert [bool(readers.pin("p", 0, "job", None)) for _ in range(2)] == [True, False]
 
 
 def test_gc_beside_a_slow_consumer(store: Store) -> None:

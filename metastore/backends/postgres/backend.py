@@ -277,7 +277,7 @@ class PostgresBackend(PostgresUpkeep):
 
     @property
     def readers(self) -> Readers:
-        return PostgresReaders(self._rows)
+        return PostgresReaders(self.pool, self._rows, self.confirm)
 
     @property
     def secret_keys(self) -> SecretKeys:

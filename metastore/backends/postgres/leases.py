@@ -10,10 +10,10 @@ from uuid import UUID
 
 import psycopg
 
-from metastore.backends.postgres import errors
 from metastore.backends.postgres import lease_sql as sql
 from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
+from metastore.backends.postgres.sending import attempt
 from metastore.backends.postgres.silence import Asks
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
@@ -75,17 +75,6 @@ class PostgresLeases:
     def __init__(self, pool: Pool, ask: Asks, send: Sending) -> None:
         self._pool, self._ask, self._send = pool, ask, send
 
-    def _attempt(self, text: str, parameters: dict[str, Any]) -> list[Row] | Conflicted | Unknown:
-        """Send a statement once; return its rows, or the outcome that its error means."""
-        try:
-            with self._pool.connection() as connection:
-                return connection.execute(text, parameters).fetchall()
-        except psycopg.Error as error:
-            outcome = errors.outcome(error)
-            if isinstance(outcome, Unknown):
-                self._pool.forget()
-            return outcome
-
     def take(self, take: Take) -> Taken | Conflicted | Unknown:
         parameters = {
             "operation_id": take.operation_id,
@@ -98,7 +87,7 @@ class PostgresLeases:
             "ticket": _LAST if take.ticket is None else take.ticket,
             "changes": changes_of(take.owner, take.incarnation),
         }
-        rows = self._attempt(sql.TAKE, parameters)
+        rows = attempt(self._pool, sql.TAKE, parameters)
         if isinstance(rows, Conflicted | Unknown):
             return rows
         taken = [TakeRow(*row) for row in rows]
@@ -115,12 +104,12 @@ class PostgresLeases:
         self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None
     ) -> int | Conflicted | Unknown:
         parameters = {**_tokens(held), "paths": texts(paths), "operation_id": operation_id, "principal": by}
-        rows = self._attempt(sql.RELEASE, parameters)
+        rows = attempt(self._pool, sql.RELEASE, parameters)
         return int(rows[0][0]) if isinstance(rows, list) else rows
 
     def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool | Conflicted | Unknown:
         parameters = {"names": texts([name]), "paths": texts([path]), "operation_id": operation_id, "principal": by}
-        rows = self._attempt(sql.BREAK, parameters)
+        rows = attempt(self._pool, sql.BREAK, parameters)
         return bool(rows[0][0]) if isinstance(rows, list) else rows
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
@@ -133,7 +122,7 @@ class PostgresLeases:
             "incarnation": mirror.incarnation,
             "changes": changes_of(mirror.owner, mirror.incarnation),
         }
-        rows = self._attempt(sql.MIRROR, parameters)
+        rows = attempt(self._pool, sql.MIRROR, parameters)
         if isinstance(rows, Conflicted | Unknown):
             return rows
         ((lease_id, token, seen_id, seen_token, incarnation, _),) = rows

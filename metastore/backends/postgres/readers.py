@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
+from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.fragments import DURABLE, NOW
+from metastore.backends.postgres.sending import attempt
 from metastore.backends.sql.comments import without_comments
+from metastore.clock import SYSTEM
+from metastore.errors import BackendUnavailable, DeadlineExceeded, OutcomeUnknown
+from metastore.port.commit import Conflicted, Unknown
 from metastore.port.past import ConsumerRow, NotKept, PinRow
+from metastore.port.records import Step
 
 __all__ = ["PostgresReaders"]
 
+# inserted with what the statement did: a second sending waits for the first one, and fails if that was applied
+_KEPT = f"""kept AS (
+  INSERT INTO operation (operation_id, ordinal, action, result, time)
+  SELECT %(operation_id)s::uuid, 0, 'unchanged',
+    CASE WHEN EXISTS (SELECT FROM done) THEN '{{"value": true}}' ELSE '{{"value": false}}' END, {NOW} WHERE {DURABLE})
+SELECT EXISTS (SELECT FROM done)"""
 _FREE_NAME = f"""WITH freed AS (DELETE FROM pin WHERE name = %(name)s::text AND expires_at < {NOW} AND {DURABLE})
 SELECT {NOW}"""
 _PIN = without_comments(f"""
@@ -18,46 +32,71 @@ _PIN = without_comments(f"""
 WITH whole AS MATERIALIZED (SELECT past_from FROM info FOR SHARE),
 -- Another pin at the position keeps its past as well; the lock holds that pin until this one exists.
 held AS MATERIALIZED (SELECT name FROM pin WHERE seq = %(seq)s::bigint FOR SHARE),
-made AS (
+done AS (
   INSERT INTO pin (name, seq, principal, created_at, expires_at)
-  SELECT %(name)s::text, %(seq)s::bigint, %(principal)s::text, %(now)s::bigint, %(now)s::bigint + %(micros)s::bigint
+  SELECT %(name)s::text, %(seq)s::bigint, %(principal)s::text, %(created_at)s::bigint, %(expires_at)s::bigint
   FROM whole
   WHERE (past_from <= %(seq)s::bigint OR (SELECT count(*) FROM held) > 0) AND {DURABLE}
   ON CONFLICT (name) DO NOTHING
-  RETURNING name, seq, principal, created_at, expires_at)
-SELECT past_from <= %(seq)s::bigint OR (SELECT count(*) FROM held) > 0, past_from, made.*
-FROM whole LEFT JOIN made ON true""")
-_OWN = """SELECT name, seq, principal, created_at, expires_at FROM pin WHERE name = %(name)s::text
-  AND seq = %(seq)s::bigint AND created_at = %(now)s::bigint AND principal IS NOT DISTINCT FROM %(principal)s::text"""
+  RETURNING name),
+{_KEPT}, past_from <= %(seq)s::bigint OR (SELECT count(*) FROM held) > 0, past_from FROM whole""")
 _PINS = f"""SELECT name, seq, principal, created_at, expires_at,
     (SELECT o.operation_id FROM operation o WHERE o.seq = pin.seq) FROM pin
   WHERE expires_at IS NULL OR expires_at >= {NOW} ORDER BY name"""
 _EXTEND = f"""UPDATE pin SET expires_at = {NOW} + %(micros)s::bigint WHERE name = %(name)s::text AND {DURABLE}
   RETURNING 1"""
-_UNPIN = f"DELETE FROM pin WHERE name = %(name)s::text AND {DURABLE} RETURNING 1"
+_UNPIN = f"WITH done AS (DELETE FROM pin WHERE name = %(name)s::text RETURNING 1), {_KEPT}"
 
 _CONSUMERS = "SELECT name, seq, created_at, moved_at FROM consumer"
-_ADD = f"""INSERT INTO consumer (name, seq, created_at, moved_at)
-  SELECT %(name)s::text, %(seq)s::bigint, {NOW}, {NOW} WHERE {DURABLE} ON CONFLICT (name) DO NOTHING RETURNING 1"""
-_DROP = f"DELETE FROM consumer WHERE name = %(name)s::text AND {DURABLE} RETURNING 1"
+_ADD = f"""WITH done AS (INSERT INTO consumer (name, seq, created_at, moved_at)
+  SELECT %(name)s::text, %(seq)s::bigint, {NOW}, {NOW} ON CONFLICT (name) DO NOTHING RETURNING 1), {_KEPT}"""
+_DROP = f"WITH done AS (DELETE FROM consumer WHERE name = %(name)s::text RETURNING 1), {_KEPT}"
+
+_PAUSE = 0.05
+"""Between two sendings of a statement whose answer was lost (seconds)."""
 
 
 class PostgresReaders:
     """Keeps the promises of :class:`metastore.port.past.Readers`."""
 
-    def __init__(self, fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]) -> None:
-        self._fetch = fetch
+    def __init__(
+        self,
+        pool: Pool,
+        fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]],
+        confirm: Callable[[UUID], list[Step]],
+    ) -> None:
+        self._pool, self._fetch, self._confirm = pool, fetch, confirm
+
+    def _write(self, text: str, values: dict[str, Any]) -> tuple[Any, ...]:
+        """Send a statement, and again after a lost answer, until the deadline; return its row: first, whether it wrote.
+
+        The row of its operation says what an earlier sending did. Raises OutcomeUnknown if that cannot be asked.
+        """
+        operation_id, lost = SYSTEM.operation_id(), False
+        with self._pool.in_time():
+            while True:
+                try:
+                    answer = attempt(self._pool, text, {**values, "operation_id": operation_id})
+                    if isinstance(answer, list):
+                        return answer[0]
+                    lost = lost or isinstance(answer, Unknown)
+                    if isinstance(answer, Conflicted) and answer.cause == "operation":
+                        for step in self._confirm(operation_id):
+                            return (json.loads(step.result or "")["value"], True, 0)
+                except (BackendUnavailable, DeadlineExceeded) as error:
+                    if not lost:
+                        raise
+                    if isinstance(error, DeadlineExceeded):
+                        raise OutcomeUnknown(operation_id) from error
+                SYSTEM.sleep(_PAUSE)
 
     def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:
         ((now,),) = self._fetch(_FREE_NAME, {"name": name})
-        micros = None if seconds is None else round(seconds * 1_000_000)
-        values = {"name": name, "seq": seq, "principal": principal, "micros": micros, "now": now}
-        ((whole, since, *row),) = self._fetch(_PIN, values)
+        row = PinRow(name, seq, principal, now, None if seconds is None else now + round(seconds * 1_000_000))
+        made, whole, since = self._write(_PIN, row._asdict())
         if not whole:
             raise NotKept(since)
-        # a statement whose answer was lost is sent again: then it meets the pin that it has made
-        made = [row] if row[0] is not None else self._fetch(_OWN, values)
-        return PinRow(*made[0]) if made else None
+        return row if made else None
 
     def pins(self) -> list[PinRow]:
         return [PinRow(*row) for row in self._fetch(_PINS, {})]
@@ -66,7 +105,7 @@ class PostgresReaders:
         return bool(self._fetch(_EXTEND, {"name": name, "micros": round(seconds * 1_000_000)}))
 
     def unpin(self, name: str) -> bool:
-        return bool(self._fetch(_UNPIN, {"name": name}))
+        return bool(self._write(_UNPIN, {"name": name})[0])
 
     def consumer(self, name: str) -> ConsumerRow | None:
         rows = self._fetch(f"{_CONSUMERS} WHERE name = %(name)s::text", {"name": name})
@@ -77,10 +116,10 @@ class PostgresReaders:
 
     def add_consumer(self, name: str, seq: int) -> ConsumerRow:
         while True:
-            self._fetch(_ADD, {"name": name, "seq": seq})
+            self._write(_ADD, {"name": name, "seq": seq})
             row = self.consumer(name)
             if row is not None:  # no row: another process has dropped the consumer meanwhile
                 return row
 
     def drop_consumer(self, name: str) -> bool:
-        return bool(self._fetch(_DROP, {"name": name}))
+        return bool(self._write(_DROP, {"name": name})[0])

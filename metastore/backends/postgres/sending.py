@@ -17,7 +17,7 @@ from metastore.backends.postgres.settings import AHEAD
 from metastore.backends.postgres.wire import numbered
 from metastore.port.commit import CommitOutcome, Conflicted, Unknown
 
-__all__ = ["Sender", "rows_of_writes"]
+__all__ = ["Sender", "attempt", "rows_of_writes"]
 
 
 class Sender:
@@ -118,6 +118,18 @@ class Sender:
         outcome = errors.outcome(error)
         if isinstance(outcome, Unknown):
             self._pool.forget()
+        return outcome
+
+
+def attempt(pool: Pool, text: str, parameters: dict[str, Any]) -> list[Row] | Conflicted | Unknown:
+    """Send a statement once; return its rows, or the outcome that its error means."""
+    try:
+        with pool.connection() as connection:
+            return connection.execute(text, parameters).fetchall()
+    except psycopg.Error as error:
+        outcome = errors.outcome(error)
+        if isinstance(outcome, Unknown):
+            pool.forget()
         return outcome
 
 
