@@ -348,7 +348,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             try:
                 return run(attempt, effort_of(session, policy, session.clock.operation_id(), ends))
             finally:
-                line.leave()
+                line.over()
     except BaseException as error:
         # an interrupt may come after the commit, while the ticket is given back
         if not isinstance(error, Exception) and last is not None and last.sent is not None:
