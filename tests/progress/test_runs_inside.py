@@ -126,6 +126,30 @@ def test_a_function_that_has_ended_is_around_no_other(store: ms.Store) -> None:
     assert place._around is None
 
 
+def test_an_interrupt_of_a_call_inside_names_the_run_around_it(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call inside has happened, the run has not."""
+    store.metalakes.create("m")
+    backend = store._session.backend
+    commit = backend.commit
+
+    def interrupted(one: Any) -> None:
+        commit(one)
+        monkeypatch.setattr(backend, "commit", commit)
+        raise KeyboardInterrupt
+
+    def fn(tx: Any) -> None:
+        tx.metalakes.alter("m", ms.SetComment("around"))
+        store.run(_count)
+
+    monkeypatch.setattr(backend, "commit", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        store.run(fn)
+    assert store.metalakes.load("m").properties == {"n": "1"}
+    assert store.outcome(vars(caught.value)["operation_id"]).state == "unknown"
+
+
 def _lose(store: ms.Store, tx: Any) -> None:
     """Let the run of this transaction lose, so that the next one waits in line."""
     tx.metalakes.load("m")
