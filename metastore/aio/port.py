@@ -190,8 +190,7 @@ class AioClock(Clock):
         return core.wait(_waited_for(future, timeout))
 
     def waker(self) -> Waker:
-        core = current()
-        return super().waker() if core is None else _TaskWaker(core)
+        return super().waker() if current() is None else _TaskWaker()
 
     def runner(self) -> Alive:
         core = current()
@@ -206,8 +205,7 @@ async def _waited_for(future: Future[T], timeout: float | None) -> T:
 class _TaskWaker:
     """A task waits until another task, or a thread, wakes it."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self) -> None:
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._woken = False
         self._tick: asyncio.Future[None] | None = None
@@ -217,7 +215,7 @@ class _TaskWaker:
             self._tick = self._loop.create_future()
             timer = self._loop.call_later(max(0.0, seconds), self._end)
             try:
-                self._core.wait(self._tick)
+                cast(Core, current()).wait(self._tick)  # another task may have made it
             finally:
                 timer.cancel()
         woken, self._woken = self._woken, False  # one wake ends one wait: a request that lost in a batch waits again

@@ -57,8 +57,8 @@ left, and alters wait for the chain (seconds).
 class Seat:
     """The place of one run in a chain: it leads, or it has its turn on an uncommitted state."""
 
-    def __init__(self, link: Link, term: Term | None, handle: Handle[Link, Any] | None) -> None:
-        self.link, self.handle = link, handle
+    def __init__(self, link: Link, term: Term | None, handle: Handle[Link, Any] | None, runner: Alive) -> None:
+        self.link, self.handle, self.runner = link, handle, runner
         self.term = term
         """None: it follows."""
         self.base = link.base
@@ -90,9 +90,11 @@ class Chain:
             return False
         return (self.lane.is_led and not self.lane.is_stuck) or self._until > self._clock.monotonic()
 
-    def enter(self, ends: float) -> Seat | None:
-        """Wait until a function leads, or has its turn. None: it goes alone. Raises DeadlineExceeded."""
-        me = self._clock.runner()
+    def enter(self, ends: float, me: Alive) -> Seat | None:
+        """Wait until a function leads, or has its turn. None: it goes alone. Raises DeadlineExceeded.
+
+        ``me``: the thread, or the task, of the function.
+        """
         if me in self._inside:
             return None
         link, term, handle = Link(self._clock), self.lane.lead(), None
@@ -106,17 +108,17 @@ class Chain:
                 return None
             self.lane.move(_PATIENCE)
             self._inside.append(me)
-            return Seat(link, term, handle)
+            return Seat(link, term, handle, me)
         except BaseException:
             if handle is not None:
                 self.lane.give_up(handle)
-            self.leave(Seat(link, term, handle))
+            self.leave(Seat(link, term, handle, me))
             raise
 
     def leave(self, seat: Seat) -> None:
         """End the part of a run, with any outcome."""
-        if self._clock.runner() in self._inside:
-            self._inside.remove(self._clock.runner())
+        if seat.runner in self._inside:
+            self._inside.remove(seat.runner)
         seat.link.end("gone")
         if seat.term is not None:
             self.lane.leave(seat.term)

@@ -42,6 +42,8 @@ class InChain:
 
     def __init__(self, session: Session, function: object | None) -> None:
         self._session, self._function = session, function
+        self.runner: Final = session.clock.runner()
+        """The thread, or the task, of the function. Another one may make its first read."""
         self._chain: Chain | None = None
         self._seat: Seat | None = None
         self._seen: Pending | None = None
@@ -67,7 +69,7 @@ class InChain:
         if self._is_kept_out(chain):
             return False
         self._chain = chain
-        self._seat = seat = chain.enter(ends)
+        self._seat = seat = chain.enter(ends, self.runner)
         if seat is None:
             return False
         if seat.term is not None and self._is_kept_out(chain):

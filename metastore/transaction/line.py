@@ -66,6 +66,8 @@ class InLine:
         """The entities as the look that found this operation's turn showed them; each is used once, for its first
         read."""
         self._door: Door | None = None
+        self._inside: Door | None = None
+        """Where the runs inside of the function, which go on its ticket, wait for each other."""
         self._ticket: OwnTicket | None = None
         self._at: tuple[int, ...] = ()
         self._term = Term()
@@ -86,7 +88,9 @@ class InLine:
         """Wait for the turn on all entities that are known: first in the process, then among the processes."""
         ids = tuple(sorted(self._ids))
         if self._lent is not None:
-            return  # it would wait for the function that has called this one, which waits for it
+            # it would wait for the function that has called this one, which waits for it
+            self._join(self._around)
+            return
         if self._at != ids:
             # a transaction that needs more entities gives its tickets up first: each wait is for an older ticket
             self.leave()
@@ -104,7 +108,7 @@ class InLine:
 
     def _enter(self, door: Door) -> bool:
         """Wait for other threads; True: the turn of the thread before continues. A run inside of a run passes them."""
-        term = door.enter(self._ends)
+        term = door.enter(self._ends, self.chained.runner)
         if term is None:
             return False
         self._door, self._term = door, term  # assigned first: an interrupt or a cancellation may come at the next line
@@ -129,6 +133,14 @@ class InLine:
         here, there = self._session.backend.origin, self._around._session.backend.origin  # noqa: SLF001  (the same class)
         return ticket if here.database == there.database else None
 
+    def _join(self, around: InLine | None) -> None:
+        """Wait for the others inside of the same function; the functions around read again what this run changes."""
+        if around is not None and self._door is None:
+            around._inside = around._inside or Door(self._session.clock)  # noqa: SLF001  (the same class)
+            self._enter(around._inside)  # noqa: SLF001  (the same class)
+        while around is not None:
+            around._began_with, around = {}, around._around  # noqa: SLF001  (the same class)
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Let the runs that begin in this block go on the ticket of this function."""
@@ -137,6 +149,13 @@ class InLine:
             yield
         finally:
             _running.set(self._around)
+
+    def over(self) -> None:
+        """Leave the line: there are no more runs."""
+        try:
+            self.leave()
+        finally:
+            self._around = None  # a task that the function has begun may keep this place, but none around it
 
     def leaves(self, ticket: OwnTicket) -> tuple[int, ...]:
         """Return the entities from which the commit removes the ticket.
@@ -222,7 +241,7 @@ class InLine:
         with cleaning(self._session.clock.monotonic() + GRACE):
             try:
                 if door is not None:
-                    door.leave(self._term, ticket)
+                    door.leave(self._term, ticket, self.chained.runner)
                 elif ticket is not None:
                     ticket.leave()
             finally:

@@ -345,9 +345,10 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             try:
                 return run(attempt, effort_of(session, policy, session.clock.operation_id(), ends))
             finally:
-                line.leave()
+                line.over()
     except BaseException as error:
         # an interrupt may come after the commit, while the ticket is given back
-        if not isinstance(error, Exception) and last is not None and last.sent is not None:
-            tell_id(error, last.sent)
+        inside = getattr(error, "operation_id", None)  # of a call that the function has made
+        if not isinstance(error, Exception) and last is not None and (last.sent or inside):
+            vars(error)["operation_id"] = last._id  # noqa: SLF001  (the same module)
         raise

@@ -48,12 +48,12 @@ class Door:
         self._handed: _Handed | None = None
         """The ticket that one thread handed to the next, with the time and the process."""
 
-    def enter(self, ends: float) -> Term | None:
+    def enter(self, ends: float, me: Alive) -> Term | None:
         """Wait until no other thread of the process is in; the caller must ``leave``. Raises DeadlineExceeded.
 
-        None: the thread itself is in, with a transaction around this one. It must not wait for itself.
+        ``me``: the thread, or the task, of the function. None: it is in, with a transaction around this one. It must
+        not wait for itself.
         """
-        me = self._clock.runner()
         if me in self._inside:
             return None
         term = self._lane.lead() or self._lane.elected(self._lane.submit(None, ends), _expired)
@@ -79,10 +79,10 @@ class Door:
         """Whether another thread continues this turn."""
         return self._lane.waits_before(self._until)
 
-    def leave(self, term: Term, ticket: OwnTicket | None) -> None:
+    def leave(self, term: Term, ticket: OwnTicket | None, me: Alive) -> None:
         """Let the next thread continue: in the same turn, if its ticket still exists."""
         with suppress(ValueError):
-            self._inside.remove(self._clock.runner())
+            self._inside.remove(me)
         try:
             if ticket is not None and ticket.number is not None:
                 if self.goes_on:

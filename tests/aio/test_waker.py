@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
+from metastore.aio import port
 from metastore.aio.port import _TaskWaker
 
 
@@ -18,12 +21,13 @@ class _Waits:
         self.waits += 1
 
 
-def test_a_wake_ends_one_wait() -> None:
+def test_a_wake_ends_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who lost in a batch waits again: a wait that still ended by the first wake would never let the loop go on."""
 
     async def main() -> None:
         core: Any = _Waits()
-        waker = _TaskWaker(core)
+        monkeypatch.setattr(port, "current", lambda: core)
+        waker = _TaskWaker()
         waker.wake()
         assert waker.wait(60.0)
         assert core.waits == 0

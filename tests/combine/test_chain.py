@@ -117,6 +117,25 @@ def results(futures: Sequence[Future[Any]]) -> list[Any]:
     return [one.exception(LONGEST) or one.result() for one in futures]
 
 
+@pytest.mark.parametrize("paths", [[T0], [T0, f"{SCHEMA}.t1"]])
+def test_another_thread_may_make_the_first_read(store: Store, paths: list[str]) -> None:
+    """The function takes part in the chain, or stands in the door: nothing of that thread stays there."""
+    one, session = chain_of(store), store._session
+    for path in paths:
+        table = store.tables.load(path)
+        session.hot.note(table.id, ("table", table.names))
+
+    def fn(tx: Any) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(tx.tables.load_many, paths).result(LONGEST)
+        tx.tables.alter(T0, ms.SetComment("x"))
+
+    store.run(fn)
+    places = [one, *session.doors.values.values()]
+    assert len(places) == len(paths), "two entities have a door"
+    assert [place._inside for place in places] == [[]] * len(places)
+
+
 def test_functions_and_alters_are_one_commit(store: Store) -> None:
     """Each has its own version, operation and principal; the ticket is taken once, and leaves with the commit."""
     one, before = chain_of(store), store.tables.load(T0)

@@ -134,8 +134,8 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Transactions: a run inside of a run waits behind it",
         "metastore/transaction/line.py",
-        "        if self._lent is not None:\n            return",
-        "        if False:\n            return",
+        "        if self._lent is not None:\n",
+        "        if False:\n",
         "tests/progress/test_runs_inside.py -k around_it",
     ),
     Fault(

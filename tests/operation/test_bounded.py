@@ -52,6 +52,8 @@ READS: dict[str, Callable[[Store], Any]] = {
     "a user's right": lambda store: store.as_user("ann").allowed("ann", "use_catalog", "m.c"),
 }
 
+NO_READS = ("close", "hearing", "hint", "pool_use")
+"""They have no deadline of a view. The thread that sends hints may do so at any time."""
 NOT_OF_A_USER = ("diff", "position", "past", "leases", "pins", "a user's list", "a user's right")
 
 
@@ -70,7 +72,7 @@ def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]
     backend = store._session.backend
     for port in {type(one) for one in (backend, backend.past, backend.readers, backend.leases)}:
         for name in dir(port):
-            if name[0] != "_" and name not in ("close", "hearing", "pool_use") and callable(getattr(port, name)):
+            if name[0] != "_" and name not in NO_READS and callable(getattr(port, name)):
                 monkeypatch.setattr(port, name, _noting(getattr(port, name), left))
     yield left
     monkeypatch.undo()

@@ -142,9 +142,9 @@ def test_who_waits_for_more_holds_nothing(store: Store, clock: _Ending) -> None:
     assert line.ticket is not None
     assert line.ticket.ids == tuple(sorted((one, other)))
     door = door_at(session, (one,))
-    term = door.enter(clock.monotonic())
+    term = door.enter(clock.monotonic(), clock.runner())
     assert term is not None, "no thread is in it any more"
-    door.leave(term, None)
+    door.leave(term, None, clock.runner())
     line.leave()
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from contextvars import Context, copy_context
 from typing import Any
 
 import pytest
 
 import metastore as ms
+from metastore.transaction.line import _running
 
 
 @pytest.mark.parametrize("raises", [False, True])
@@ -62,6 +65,101 @@ def test_it_does_not_go_on_a_ticket_of_another_database(store: ms.Store, monkeyp
 
         store.run(count)
     assert (len(tickets["outer"]), len(tickets["inner"]), runs) == (1, 1, [1, 2])
+
+
+def test_the_function_around_it_sees_what_it_has_changed(store: ms.Store) -> None:
+    """The turn began with an older state: on that, each of its runs would lose."""
+    store.metalakes.create("m")
+    runs = list[int]()
+
+    def fn(tx: Any) -> None:
+        if not runs:
+            _lose(store, tx)
+        else:
+            store.run(_count)
+        runs.append(tx.metalakes.load("m").version)
+        tx.metalakes.alter("m", ms.SetComment("around"))
+
+    store.run(fn, deadline=5.0)
+    assert runs == [1, 3]
+
+
+def test_two_inside_of_one_function_go_one_after_the_other(store: ms.Store) -> None:
+    """They have one ticket, so that each would make the other lose."""
+    store.metalakes.create("m")
+    runs, meeting, met = list[int](), threading.Barrier(2), list[bool]()
+
+    def meet() -> None:
+        try:
+            met.append(meeting.wait(0.2) >= 0)
+        except threading.BrokenBarrierError:
+            met.append(False)
+
+    def count(tx: Any) -> None:
+        _count(tx, meet)
+
+    def fn(tx: Any) -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            _lose(store, tx)
+        else:
+            threads = [threading.Thread(target=copy_context().run, args=(store.run, count)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        tx.metalakes.alter("m", ms.SetComment("around"))
+
+    store.run(fn)
+    assert met == [False, False]
+    assert store.metalakes.load("m").properties == {"n": "2"}
+
+
+def test_a_function_that_has_ended_is_around_no_other(store: ms.Store) -> None:
+    """A task that begins its successor inside of a function, again and again, reached the limit of recursion."""
+    contexts = list[Context]()
+    for _ in range(3):
+        run = contexts[-1].run if contexts else copy_context().run
+        run(store.run, lambda _: contexts.append(copy_context()))
+    place = contexts[-1][_running]
+    assert place is not None
+    assert place._around is None
+
+
+def test_an_interrupt_of_a_call_inside_names_the_run_around_it(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call inside has happened, the run has not."""
+    store.metalakes.create("m")
+    backend = store._session.backend
+    commit = backend.commit
+
+    def interrupted(one: Any) -> None:
+        commit(one)
+        monkeypatch.setattr(backend, "commit", commit)
+        raise KeyboardInterrupt
+
+    def fn(tx: Any) -> None:
+        tx.metalakes.alter("m", ms.SetComment("around"))
+        store.run(_count)
+
+    monkeypatch.setattr(backend, "commit", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        store.run(fn)
+    assert store.metalakes.load("m").properties == {"n": "1"}
+    assert store.outcome(vars(caught.value)["operation_id"]).state == "unknown"
+
+
+def _lose(store: ms.Store, tx: Any) -> None:
+    """Let the run of this transaction lose, so that the next one waits in line."""
+    tx.metalakes.load("m")
+    store.metalakes.alter("m", ms.SetComment("another caller"))
+
+
+def _count(tx: Any, meanwhile: Callable[[], object] = lambda: None) -> None:
+    metalake = tx.metalakes.load("m")
+    meanwhile()
+    tx.metalakes.alter(metalake, ms.SetProperty("n", str(int(metalake.properties.get("n", "0")) + 1)))
 
 
 def _note_tickets(store: ms.Store, monkeypatch: pytest.MonkeyPatch, tickets: list[int]) -> None:

@@ -86,7 +86,8 @@ class Window:
                 else:
                     await store.tables.load(path)
                 self.done += 1
-            except (ms.DeadlineExceeded, ms.OutcomeUnknown):
+            except (ms.DeadlineExceeded, ms.OutcomeUnknown, ms.PoolExhausted):
+                # PoolExhausted: the store's thread of hints had a connection until the deadline
                 self.gave_up += 1
             self.late_s = max(self.late_s, time.monotonic() - begun - self.deadline)
 
