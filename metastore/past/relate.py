@@ -10,6 +10,7 @@ from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession
+from metastore.past.plan import in_batches
 from metastore.past.reads import PastReads
 from metastore.port.records import Record
 from metastore.port.relations import RelationKey, RelationRecord, end_of_known, in_one_metalake
@@ -32,7 +33,7 @@ class Relating:
         for kind in dict.fromkeys(kind for _, kind, _ in slots):
             wanted = [(from_id, slot) for from_id, of, slot in slots if of == kind]
             session.backend.relations(kind, wanted)  # reads ahead: the transaction remembers what it reads
-            for row in then.relations(kind, wanted):
+            for row in _existing(then, then.relations(kind, wanted)):
                 self._old.setdefault((row.from_id, kind), []).append(row)
 
     def put_back(self, from_id: int) -> None:
@@ -85,3 +86,10 @@ class Relating:
     def _removed(self, here: Record, there: Record, new: RelationRecord | None) -> Relate:
         assert new is not None
         return removal(new, event_of(relation_named(new.kind), "drop", path_of(here), path_of(there)))
+
+
+def _existing(then: PastReads, rows: Sequence[RelationRecord]) -> list[RelationRecord]:
+    """Return the relations whose two ends were live in one metalake: the others did not exist."""
+    ids = list(dict.fromkeys(i for row in rows for i in (row.from_id, row.to_id)))
+    ends = dict(zip(ids, map(end_of_known, in_batches(then, ids)), strict=True))
+    return [row for row in rows if in_one_metalake(ends[row.from_id], ends[row.to_id])]

@@ -186,8 +186,7 @@ def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, 
     if own.kind != line.kind or (not same and _folds(line, own)):
         what = f"is a {own.kind}" if own.kind != line.kind else "compares names differently"
         raise EntityAlreadyExists(path, f"line {group.number}: {path} already exists and {what}; it cannot be replaced")
-    meant = same if if_exists != "return" else old == json.loads(_with_secrets(group.doc, record))
-    if not line.in_use and own.in_use and (meant or if_exists == "replace"):
+    if not line.in_use and own.in_use and (if_exists == "replace" or (same and if_exists == "error")):
         made.disable.append(own)
     if same and (own.in_use >= line.in_use or if_exists == "return"):
         made.left += 1

@@ -145,6 +145,30 @@ def test_grants_and_memberships_go_back(lake: Store) -> None:
     assert lake.verify() == []
 
 
+def test_relations_whose_other_end_was_gone_do_not_come_back(lake: Store) -> None:
+    """The owner and the tag were dropped then. Since, the table got another owner, and the tag came back to it."""
+    table = lake.tables.create("m.c.s.t", parents=True)
+    ann, bob = lake.users.create("m.ann"), lake.users.create("m.bob")
+    tag = lake.tags.create("m.tag")
+    lake.owners.set(table, ann)
+    lake.tags.attach(table, tag)
+    lake.users.drop(ann)
+    lake.tags.drop(tag)
+    then = lake.position()
+    lake.owners.set(table, bob)
+    lake.users.restore("m.ann")
+    lake.tags.restore("m.tag")
+    lake.tags.detach(table, tag)
+    lake.tags.attach(table, tag)
+    assert {(one.kind, one.action) for one in lake.revert("m.c.s", to=then)} == {
+        ("owner", "dropped"),
+        ("tag_on", "dropped"),
+    }
+    assert lake.owners.of(table) is None
+    assert lake.tags.on(table) == []
+    assert lake.revert("m.c.s", to=then) == []
+
+
 def test_what_a_diff_says_of_relations(lake: Store) -> None:
     lake.tables.create("m.c.s.t", parents=True)
     for tag in ("m.red", "m.blue"):

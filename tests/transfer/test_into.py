@@ -180,6 +180,9 @@ def test_another_kind_and_case(built: Store) -> None:
     stream, _ = exported(built, "closed")
     built.metalakes.enable("closed")
     built.catalogs.enable("closed.folds")
+    built.import_from(stream, if_exists="return")
+    assert built.metalakes.load("closed").in_use
+    assert built.catalogs.load("closed.folds").in_use
     built.import_from(stream)
     assert not built.metalakes.load("closed").in_use
     assert not built.catalogs.load("closed.folds").in_use
