@@ -55,7 +55,7 @@ def untrue_errors(evidence: Evidence) -> Iterator[Found]:
             continue
         if call.error in _BUSY and call.deadline < _WAITS:
             continue  # the pool is smaller than the crew, SQLite has one writer, and the deadline was short
-        if _was_kept_out(call, evidence) or _had_no_processor(call, evidence):
+        if _was_kept_out(call, evidence) or _had_no_processor(call, evidence) or _was_long(call):
             continue
         why = "and nothing was wrong with the network" if call.error in _NETWORK else "which is not an answer to it"
         found = evidence.found("error", f"it raised {call.error}, {why}: {call.message}", call)
@@ -71,6 +71,11 @@ def _had_no_processor(call: Call, evidence: Evidence) -> bool:
     """Whether a call's time was over, and its process was not let run for as long as it waits for the last answer."""
     late = call.error == "OutcomeUnknown" and call.seconds >= call.deadline
     return late and evidence.starved_in(call) >= _LAST_ANSWER
+
+
+def _was_long(call: Call) -> bool:
+    """Whether a call of thousands of rows used its time for them, and got no connection at its deadline."""
+    return call.action == "bulk" and call.error == "PoolExhausted" and call.seconds >= call.deadline
 
 
 def _met_silence(call: Call, evidence: Evidence) -> bool:
