@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from metastore.combine.decided import MOST_BYTES, Decided, Waiter, bases, commit, missing
 from metastore.combine.group import Group
+from metastore.combine.handle import BY_AGE
 from metastore.combine.lane import Tell
 from metastore.combine.last import LastBatch
 from metastore.combine.reads import batches
@@ -181,7 +182,7 @@ class BatchSender:
                 self._announced.set(entity_id, self._clock.monotonic() + _STAYS)
         self._last.note(drawn.left(answers), run)
         if written is not None or not members:
-            self._back(sorted(drawn.behind(answers), key=_number))
+            self._back(sorted(drawn.behind(answers), key=BY_AGE))
         return lambda: drawn.tell(answers)
 
     def _decide_and_commit(
@@ -206,7 +207,7 @@ class BatchSender:
         for entity_id in altered:
             if (self._announced.get(entity_id) or 0.0) > now:
                 self._carry(entity_id, drawn.groups[entity_id])
-        for handle, seen in sorted(found, key=_ends_it):
+        for handle, seen in sorted(found, key=lambda one: one[0].request.request.verb in ("rename", "drop")):
             drawn.decide(handle, seen)
         return drawn
 
@@ -215,11 +216,3 @@ class BatchSender:
         group.carry(seen)
         if seen.intents:
             self._announced.set(entity_id, self._clock.monotonic() + _STAYS)
-
-
-def _number(handle: Waiter) -> int:
-    return handle.number
-
-
-def _ends_it(one: tuple[Waiter, Record | bool]) -> bool:
-    return one[0].request.request.verb in ("rename", "drop")

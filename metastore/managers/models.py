@@ -296,7 +296,7 @@ class Models(Manager[Model]):
         options: CallOptions,
     ) -> T:
         session, kind, call = self._session, self._kind, call_of(options)
-        return mutate(session, kind, call, verb, model, attempt, replay, arguments, exclusive=False, owned_rows=True)
+        return mutate(session, kind, call, verb, model, attempt, replay, arguments, owned_rows=True)
 
 
 def _version(steps: Sequence[Step], operation_id: UUID) -> ModelVersion:

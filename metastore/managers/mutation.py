@@ -33,7 +33,7 @@ def mutate(
     *,
     name: str | None = None,
     merge: Merge | None = None,
-    exclusive: bool = True,
+    exclusive: bool = False,
     read_first: bool = False,
     id: UUID | None = None,
     owned_rows: bool = False,

@@ -195,7 +195,7 @@ class OwnedManager(Generic[O]):
     ) -> T:
         """Run a mutation of a row."""
         session, kind = self._session, self._kind
-        return mutate(session, kind, call, verb, owner, attempt, replay, arguments, name=name, exclusive=False)
+        return mutate(session, kind, call, verb, owner, attempt, replay, arguments, name=name)
 
     @shows_options(CallOptions)
     def put_many(

@@ -174,7 +174,9 @@ class Seal:
             merge = proposal.merge
             if merge is None or merge.settled == settled:
                 return proposal
-            return replace(proposal, merge=_settled(merge, settled))
+            # the scope version at which the settings were read
+            merge = replace(merge, settled=settled, evidence=(settled,) if merge.evidence else ())
+            return replace(proposal, merge=merge)
         if view.guessed:
             raise Conflict("ancestor", f"the catalog {catalog.name} has other settings, or is another one")
         raise Stale
@@ -231,11 +233,6 @@ def bound_changes(changes: Sequence[EntityChange], entity_id: int, doc: str) -> 
             now.pop(one.key, None)
         made.append(one)
     return tuple(made)
-
-
-def _settled(merge: Merge, settled: tuple[int, int]) -> Merge:
-    """Return changes to announce below a catalog, under the scope version at which its settings were read."""
-    return replace(merge, settled=settled, evidence=(settled,) if merge.evidence else ())
 
 
 def _is_sealed(one: SetProperty) -> bool:

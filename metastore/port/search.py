@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -44,6 +45,12 @@ class Search:
     The answer is complete only if its ``last`` is None. Otherwise the parents have more children than fit a page: ask
     for fewer parents.
     """
+
+
+def matches(glob: str, name: str) -> bool:
+    """Whether a name fits a glob, which knows ``*`` and ``?``."""
+    pattern = re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(pattern, name, re.DOTALL) is not None
 
 
 class Container(NamedTuple):

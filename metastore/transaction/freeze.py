@@ -23,7 +23,6 @@ from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgume
 from metastore.governance.access import Want
 from metastore.managers.builtin import Schemas
 from metastore.managers.target import Target, find, names_of
-from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.marks import MARK_TTL
 from metastore.operation.request import Call, Fencing, View
@@ -122,7 +121,7 @@ class Freeze(Transaction):
             self._outer.access.require(record.chain, Want(own.id, "own"))
         if self._mark.held not in (None, own.id):
             self._release(GRACE)  # the path led to another entity before
-        self._scope = format_path([n.name for n in record.chain])
+        self._scope = record.path
         try:
             outcome = self._take(parents, own)
         except BackendUnavailable as error:

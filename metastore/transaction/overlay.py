@@ -83,7 +83,7 @@ class Overlay(Reads):
     def commit_value(self, operation_id: UUID, *, failed: bool = False) -> Commit:
         """Return everything that was read and written as one commit; after an error of the block, what was read."""
         writes = () if failed else self._writes
-        commit = self._reads.commit(operation_id, self._principal, writes, self._family)
+        commit = self._reads.commit(operation_id, self._principal, writes, lambda i: self._drafts[i].family)
         return replace(commit, run=self._origin.run)
 
     def require(self, entity_id: int, scope_version: int) -> None:
@@ -114,9 +114,6 @@ class Overlay(Reads):
             expected = {i: version for i, version in expected.items() if i not in hidden}
             guards = {i: scope for i, scope in guards.items() if i not in hidden}
         return changed(self._base, expected, guards, self._entities.name)
-
-    def _family(self, entity_id: int) -> str:
-        return self._drafts[entity_id].family
 
     # --- writes
 

@@ -14,7 +14,7 @@ from metastore.backends.postgres import errors
 from metastore.backends.postgres import lease_sql as sql
 from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
-from metastore.backends.postgres.silence import Asks
+from metastore.backends.sql.dialect import Fetch
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import MetastoreError
@@ -72,7 +72,7 @@ class TakeRow(NamedTuple):
 class PostgresLeases:
     """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
 
-    def __init__(self, pool: Pool, ask: Asks, send: Sending) -> None:
+    def __init__(self, pool: Pool, ask: Fetch, send: Sending) -> None:
         self._pool, self._ask, self._send = pool, ask, send
 
     def _attempt(self, text: str, parameters: dict[str, Any]) -> list[Row] | Conflicted | Unknown:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.dialect import Fetch
 from metastore.port.past import ConsumerRow, NotKept, PinRow
 
 __all__ = ["PostgresReaders"]
@@ -45,7 +43,7 @@ _DROP = f"DELETE FROM consumer WHERE name = %(name)s::text AND {DURABLE} RETURNI
 class PostgresReaders:
     """Keeps the promises of :class:`metastore.port.past.Readers`."""
 
-    def __init__(self, fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]) -> None:
+    def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
 
     def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:

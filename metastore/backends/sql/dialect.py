@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from metastore.backends.sql.comments import without_comments
 
-__all__ = ["Dialect", "from_named"]
+__all__ = ["Dialect", "Fetch", "from_named"]
+
+Fetch = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]
+"""A function that runs a statement with named parameters, and returns its rows."""
 
 
 def from_named(sql: str, parameter: str) -> str:

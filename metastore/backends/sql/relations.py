@@ -19,7 +19,7 @@ from metastore.port.records import Lookup, Node, OwnedRecord
 from metastore.port.relations import GONE, End, Owning, Related, Relating, RelationRecord, Sweep, end_of
 from metastore.port.unreadable import DEEPEST
 
-__all__ = ["COLUMNS", "RelationSql", "key_after", "owning", "path_of", "related", "relating", "relations", "sweep"]
+__all__ = ["COLUMNS", "RelationSql", "depth_of", "key_after", "owning", "related", "relating", "sweep"]
 
 COLUMNS = "r.from_id, r.kind, r.slot, r.column_id, r.value, r.id, r.to_id, r.version, r.created_by, r.created_at"
 COLUMNS += ", r.modified_by, r.modified_at"
@@ -236,11 +236,6 @@ def relating(rows: Sequence[Row]) -> Relating | None:
     return Relating(_end(json.loads(rows[0][0])), live)
 
 
-def relations(rows: Iterable[Row]) -> list[RelationRecord]:
-    """Return relations."""
-    return [RelationRecord(*row) for row in rows]
-
-
 def sweep(rows: Sequence[Row], deleted: int) -> Sweep:
     """Return the result of a sweep."""
     docs = {row[4]: row[3] for row in rows if row[3] is not None}
@@ -248,6 +243,6 @@ def sweep(rows: Sequence[Row], deleted: int) -> Sweep:
     return Sweep(rows[-1][0] if rows else None, deleted, tuple(columns))
 
 
-def path_of(target: Lookup | int) -> int:
+def depth_of(target: Lookup | int) -> int:
     """Return the depth of a path; 0 for an id."""
     return 0 if isinstance(target, int) else len(target.names)

@@ -9,14 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from metastore.backends.sql import snapshot as verify_sql
-from metastore.backends.sql.decode import lookup_parameters, owned_record, resolved, step
+from metastore.backends.sql.decode import lookup_parameters, resolved, step
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.dialect import Dialect
 from metastore.backends.sql.find import glob_of
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.questions import Questions, Texts
 from metastore.backends.sql.reads import ReadSql
-from metastore.backends.sql.relations import relations
 from metastore.backends.sql.touched import touched_sql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
 from metastore.backends.sqlite.text import LenientReader, NotUtf8, all_rows, lenient
@@ -116,11 +115,14 @@ class SqliteReads(Questions):
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         wanted = json.dumps(list(zip(owner_ids, names, strict=True)))
         rows = self._rows(READ.owned_by_name, {"wanted": wanted, "kind": kind})
-        by_number = {row[0]: owned_record(row[1:]) for row in rows}
+        by_number = {row[0]: OwnedRecord(*row[1:]) for row in rows}
         return [by_number.get(n) for n in range(len(names))]
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
-        return relations(self._rows(_TEXTS.relations, {"kind": kind, "wanted": json.dumps(list(slots))}))
+        return [
+            RelationRecord(*row)
+            for row in self._rows(_TEXTS.relations, {"kind": kind, "wanted": json.dumps(list(slots))})
+        ]
 
     def steps(self, operation_id: UUID) -> list[Step]:
         return [step(row) for row in self._rows(READ.steps, {"operation_id": str(operation_id)})]

@@ -19,7 +19,7 @@ from metastore.managers.target import not_live, unless_back
 from metastore.names import format_path
 from metastore.operation.request import View, committed
 from metastore.port.backend import Reads
-from metastore.port.records import Node, Record
+from metastore.port.records import Node, Record, path_of
 from metastore.port.relations import (
     NO_COLUMN,
     End,
@@ -123,7 +123,7 @@ def related_to_columns(backend: Reads, relation: Relation, end: EndOf) -> list[A
 
 def _ancestor(chain: tuple[Node, ...], entity_id: int) -> str:
     at = next(n for n, node in enumerate(chain) if node.id == entity_id)
-    return format_path([node.name for node in chain[: at + 1]])
+    return path_of(chain[: at + 1])
 
 
 def relating_to(backend: Reads, relation: Relation, end: EndOf, value: str | None) -> Iterator[Attached]:

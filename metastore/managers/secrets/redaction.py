@@ -113,7 +113,7 @@ class _Places:
             declared = settings_of(known.record)[1]
             if declared.patterns:
                 self._declared[known.record.chain[-1].id] = declared
-                self._by_path[format_path([node.name for node in known.record.chain])] = declared
+                self._by_path[known.record.path] = declared
 
     def of(self, row: _Step) -> Declared | None:
         """Return the declaration for the entity of a row of history; the path finds it if the entity is gone."""

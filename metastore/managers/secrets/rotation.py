@@ -155,7 +155,7 @@ class SecretStore:
         entity = kind.entity(record, self._session.backend.origin)
         attempt = alter(kind, entity, tuple(changes), None, None, self._session.principal)
         try:
-            mutate(self._session, kind, Call(), "alter", entity, attempt, first_entity, exclusive=False)
+            mutate(self._session, kind, Call(), "alter", entity, attempt, first_entity)
         except (EntityNotFound, NotInUse):
             return False
         return True
