@@ -25,8 +25,6 @@ from metastore.port.batches import Altered, Batch, Taken, Written
 from metastore.port.records import Record
 from metastore.port.writes import Insert, Result
 
-__all__ = ["BatchSender"]
-
 _STAYS: Final = 1.0
 """How long batches look for intents on an entity after they have found some there (seconds)."""
 

@@ -28,9 +28,9 @@ from typing import Any, Final
 from metastore.clock import Alive
 from metastore.combine.decided import MOST_BYTES, commit
 from metastore.combine.group import Group
-from metastore.combine.handle import BY_AGE
+from metastore.combine.handle import BY_AGE, Handle, Term
 from metastore.combine.handle import Batch as Taken
-from metastore.combine.lane import Handle, Tell, Term
+from metastore.combine.lane import Tell
 from metastore.combine.link import ALONE, SETTLED, SLOW, STEPS, Answer, ChainLane, Link, Rider
 from metastore.combine.reads import batches
 from metastore.deadlines import GRACE, cleaning
@@ -44,8 +44,6 @@ from metastore.operation.tickets import OwnTicket
 from metastore.port.batches import Altered, Batch
 from metastore.port.commit import Commit, Conflicted, Unknown
 from metastore.port.records import Pending, Record
-
-__all__ = ["Chain", "Seat", "chain_at", "chain_for"]
 
 _PATIENCE: Final = 5.0
 """After how long another caller leads beside one that waits in line or for its commit (seconds)."""

@@ -15,8 +15,6 @@ from typing import Any, Final, Generic, Literal, Self, TypeVar
 from metastore.block import Block
 from metastore.clock import Waker
 
-__all__ = ["BY_AGE", "Batch", "Handle", "Resign", "Term"]
-
 Q = TypeVar("Q")
 A = TypeVar("A")
 

@@ -45,11 +45,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
-from metastore.clock import SYSTEM, Clock, ThreadWaker, Waker, process_id
+from metastore.clock import SYSTEM, Clock, Waker, process_id
 from metastore.combine.handle import BY_AGE, Batch, Handle, Resign, Term
 from metastore.errors import PoolExhausted
-
-__all__ = ["MOST", "PATIENCE", "Handle", "Lane", "Resign", "Term", "ThreadWaker", "Waker"]
 
 Q = TypeVar("Q")
 A = TypeVar("A")

@@ -7,7 +7,8 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from metastore.clock import Clock, Waker
-from metastore.combine.lane import PATIENCE, Handle, Lane, Term
+from metastore.combine.handle import Handle, Term
+from metastore.combine.lane import PATIENCE, Lane
 from metastore.combine.waiting import Left
 from metastore.errors import DeadlineExceeded
 from metastore.operation.helping import own_guards
@@ -16,8 +17,6 @@ from metastore.port.commit import Commit, CommitOutcome, Committed, Unknown
 from metastore.port.conditions import Expect
 from metastore.port.records import Record
 from metastore.port.writes import Update
-
-__all__ = ["ALONE", "SETTLED", "SLOW", "STEPS", "Answer", "ChainLane", "End", "Link", "Rider", "fits"]
 
 SLOW: Final = 0.02
 """A function that takes longer (seconds) cuts its chain, and no function begins in a chain that has taken longer."""

@@ -35,8 +35,6 @@ from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup, Node, Record
 from metastore.port.search import Container, Matches, Search, Sizes, Span
 
-__all__ = ["CheckedSearch", "Looking", "find", "following", "named", "wanted"]
-
 Ask = Callable[[Search], Matches]
 
 _PAGE: Final = 500

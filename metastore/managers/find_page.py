@@ -32,8 +32,6 @@ from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Child, Node, Record
 from metastore.port.search import matches
 
-__all__ = ["FoundPage", "find_page"]
-
 _ROWS: Final = 200
 """How many children one statement reads: their documents may be large."""
 _ALL: Final = "all"

@@ -26,8 +26,6 @@ from metastore.port.note import reason_in
 from metastore.port.records import Origin, Step, all_pages
 from metastore.port.unreadable import Unreadable, check_unreadable, damaged, kept, naming
 
-__all__ = ["change_of", "history", "history_page", "steps_of", "version_of"]
-
 V = TypeVar("V", bound=Version)
 _PAGE = 500
 

@@ -48,8 +48,6 @@ from metastore.operation.timed import timed
 from metastore.port.conditions import DROPPED, LIVE
 from metastore.port.unreadable import Unreadable
 
-__all__ = ["E", "Manager"]
-
 
 class Manager(Generic[E]):
     """The manager of one kind."""

@@ -24,8 +24,6 @@ from metastore.port.records import OwnedRecord
 from metastore.port.writes import Delete, Event, Put, Update, Write
 from metastore.retry.runner import Conflict
 
-__all__ = ["ModelEdit", "SeenModel"]
-
 T = TypeVar("T")
 
 

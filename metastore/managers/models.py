@@ -40,8 +40,6 @@ from metastore.operation.session import ManagerSession
 from metastore.port.records import OwnedRecord, Step
 from metastore.secrets.sealer import bound
 
-__all__ = ["Models"]
-
 T = TypeVar("T")
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})

@@ -44,8 +44,6 @@ from metastore.port.records import Node, OwnedRecord, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept, naming
 from metastore.port.writes import Delete, Event, Put
 
-__all__ = ["OwnedManager", "Partitions", "still"]
-
 O = TypeVar("O", bound=Owned)  # noqa: E741
 T = TypeVar("T")
 

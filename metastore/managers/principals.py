@@ -30,8 +30,6 @@ from metastore.operation.session import ManagerSession
 from metastore.port.records import Record, path_of
 from metastore.port.relations import RelationRecord
 
-__all__ = ["Groups", "Owners", "Roles", "Users"]
-
 Effect = Literal["allow", "deny"]
 _PRIVILEGE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 

@@ -26,8 +26,6 @@ from metastore.port.records import Child, Lookup, Node, Origin, Record, Resolved
 from metastore.port.records import RowPage as Rows
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
 
-__all__ = ["E", "Reader"]
-
 E = TypeVar("E", bound=Entity)
 NameRow = tuple[str, str]
 """A name's key and the name."""

@@ -41,8 +41,6 @@ from metastore.port.relations import End, RelationRecord, in_one_metalake
 from metastore.port.writes import Event, Put, Write
 from metastore.secrets.sealer import bound
 
-__all__ = ["Crawls", "NewTable", "Sources"]
-
 _PAGE: Final = 1000
 
 

@@ -11,16 +11,15 @@ from metastore.kinds.kind import Kind
 from metastore.kinds.policy import Policy, SetEnabled
 from metastore.kinds.relation import POLICY_ON, TAG_ON
 from metastore.kinds.tag import Tag
-from metastore.managers.manager import E, Manager
+from metastore.managers.manager import Manager
 from metastore.managers.options import CallOptions, CreateOptions, shows_options
+from metastore.managers.reader import E
 from metastore.managers.relations.manager import RelationManager
 from metastore.managers.target import Target
 from metastore.names import Path
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Record
 from metastore.port.relations import NO_COLUMN, NO_VALUE
-
-__all__ = ["Policies", "Tags"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -20,28 +20,6 @@ from metastore.port.backend import Reads
 from metastore.port.records import ROOT, Known, Lookup, Node, Record, path_of
 from metastore.retry.runner import Conflict
 
-__all__ = [
-    "Target",
-    "absent",
-    "absent_from",
-    "absent_parent",
-    "by_id",
-    "check_standing",
-    "find",
-    "find_parent",
-    "look_again",
-    "missing",
-    "missing_parent",
-    "names_of",
-    "no_more",
-    "not_live",
-    "place_of",
-    "root_or_last",
-    "standing",
-    "target_value",
-    "unless_back",
-]
-
 T = TypeVar("T")
 Target = Path | Entity
 

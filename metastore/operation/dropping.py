@@ -23,9 +23,6 @@ from metastore.port.records import Child, Lookup, Node, RowPage, path_of
 from metastore.port.writes import Insert, Update
 from metastore.retry.runner import Conflict
 
-__all__ = ["LookAgain", "dropping_named", "pending_above", "pending_at", "pending_name", "pending_named"]
-
-
 _Children = Callable[[int, str, str, int, tuple[str, int], int, Guards], RowPage[Child]]
 
 

@@ -14,8 +14,6 @@ from metastore.port.conditions import Guard
 from metastore.port.records import ROOT, Lookup, Node, path_of
 from metastore.port.scopes import Scopes
 
-__all__ = ["both", "check_in_use", "guards_of", "key_under", "lookup", "parents_of", "requiring"]
-
 
 def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
     """Return the lookup of an entity of ``kind`` at ``names``, or raise InvalidArgument for a wrong depth."""

@@ -29,8 +29,6 @@ from metastore.port.note import read_note
 from metastore.port.records import Node, Pending, Record, Step
 from metastore.port.scopes import Scopes
 
-__all__ = ["BATCH", "BatchSize", "PlannedHelp", "evidence_of", "leads_to", "own_guards", "plan"]
-
 BATCH = 64
 """How many intents are resolved at once."""
 _NONE: Final[Mapping[int, int]] = MappingProxyType({})

@@ -37,8 +37,6 @@ from metastore.retry.runner import Conflict
 from metastore.secrets.declared import KEY, NOTHING, PATTERNS, Declared, declared_in, is_plain
 from metastore.secrets.sealer import Sealed, Sealer
 
-__all__ = ["NO_SEAL", "Seal", "Seals", "Stale", "bound_changes", "seal_of", "settings_of"]
-
 T = TypeVar("T")
 _NOWHERE = Node(-1, "catalog", "", 0, True, False)
 """A catalog that does not exist: no proposal guards it."""

@@ -11,26 +11,6 @@ from metastore.names import format_path
 from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.tickets import NOBODY, Line
 
-__all__ = [
-    "ROOT",
-    "Child",
-    "Known",
-    "Lookup",
-    "Marked",
-    "Node",
-    "Origin",
-    "OwnedRecord",
-    "Pending",
-    "Record",
-    "Resolved",
-    "RowPage",
-    "Step",
-    "T",
-    "Turn",
-    "all_pages",
-    "path_of",
-]
-
 
 class Node(NamedTuple):
     """One step of a path as it was read: the content of its guard row."""

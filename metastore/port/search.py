@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from metastore.port.records import Record
 
-__all__ = ["Container", "Matches", "Search", "Sizes", "Span"]
-
 
 @dataclass(frozen=True)
 class Search:

@@ -17,8 +17,6 @@ from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.records import Lookup, Pending, Record
 from metastore.port.writes import Result, Update
 
-__all__ = ["InChain", "code_of"]
-
 _MOST_LOST: Final = 2
 """How many chains a function may lose before it waits in line by itself."""
 _UNFIT: Final = 1.0

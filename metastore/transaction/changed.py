@@ -9,8 +9,6 @@ from metastore.port.backend import Reads
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import path_of
 
-__all__ = ["Changed", "changed"]
-
 
 class Changed(NamedTuple):
     """An entity that has changed: the versions, if they are known, and who changed it."""

@@ -16,8 +16,6 @@ from metastore.port.records import ROOT, Known, Lookup, Node, Record, Resolved
 from metastore.transaction.drafts import Draft, Drafts
 from metastore.transaction.reads import ReadSet
 
-__all__ = ["EntityOverlay", "Meet"]
-
 Meet = Callable[[Sequence[Lookup], Sequence[int]], dict[Lookup, Record]]
 
 

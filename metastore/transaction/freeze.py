@@ -35,9 +35,6 @@ from metastore.port.scopes import Scopes
 from metastore.retry.runner import Conflict, run
 from metastore.transaction.transaction import Transaction, effort_of
 
-__all__ = ["FreezableSchemas", "Freeze"]
-
-
 _MOST_OF_A_USER: Final = 60.0
 """How long a user's freeze keeps others out at most (seconds)."""
 

@@ -12,8 +12,6 @@ from metastore.transaction.drafts import Drafts
 from metastore.transaction.entities import EntityOverlay
 from metastore.transaction.reads import ReadSet
 
-__all__ = ["ListingOverlay"]
-
 _PAGE = 1000
 
 

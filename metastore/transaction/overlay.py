@@ -33,8 +33,6 @@ from metastore.transaction.owned import OwnedOverlay
 from metastore.transaction.reads import ReadSet
 from metastore.transaction.relations import RelationOverlay
 
-__all__ = ["Overlay"]
-
 _IDS, _MOST_IDS = 32, 1000
 
 

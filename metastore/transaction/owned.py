@@ -10,8 +10,6 @@ from metastore.port.records import OwnedRecord, all_pages
 from metastore.port.writes import Delete, Put, Result
 from metastore.transaction.reads import ReadSet
 
-__all__ = ["OwnedOverlay"]
-
 _PAGE = 1000
 
 

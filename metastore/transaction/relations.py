@@ -11,8 +11,6 @@ from metastore.port.relations import RelationKey, RelationRecord, incoming_order
 from metastore.port.writes import Relate, Result
 from metastore.transaction.reads import ReadSet
 
-__all__ = ["RelationOverlay"]
-
 _PAGE = 1000
 
 

@@ -39,8 +39,6 @@ from metastore.transaction.line import InLine
 from metastore.transaction.one_at_a_time import OneAtATime
 from metastore.transaction.overlay import Overlay
 
-__all__ = ["Transaction", "effort_of", "run_transaction"]
-
 T = TypeVar("T")
 
 

@@ -38,8 +38,6 @@ from metastore.port.note import note_below, note_of
 from metastore.port.records import OwnedRecord, Record, Step
 from metastore.port.writes import Delete, Insert, Named, Put, Relate, Result, Update, Write
 
-__all__ = ["apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]
-
 
 def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]:
     """Check the preconditions of ``commit``, and write; return the results in the writes' order."""

@@ -10,8 +10,6 @@ from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Known, Record
 from metastore.port.search import Container, Matches, Search, Sizes, Span, matches
 
-__all__ = ["find", "sizes"]
-
 
 def find(tables: Tables, search: Search, known_of: Callable[[int], Known | None]) -> Matches:
     """Return one page of the matches."""

@@ -10,8 +10,6 @@ from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.past import ConsumerRow, NotKept, PastRow, PinRow, Way
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 
-__all__ = ["MemoryPast", "MemoryReaders", "until"]
-
 
 def until(step: Step) -> int:
     """Return the position from which a step is visible."""

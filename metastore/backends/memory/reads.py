@@ -25,8 +25,6 @@ from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.touched import Touch, Touched
 from metastore.port.unreadable import DEEPEST, too_deep
 
-__all__ = ["MemoryReads"]
-
 
 class MemoryReads:
     """The reading half of the backend."""

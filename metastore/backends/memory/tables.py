@@ -11,17 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET, SCHEMA_FORMAT
+from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING
-from metastore.port.format import RESTORED
+from metastore.port.format import RESTORED, SCHEMA_FORMAT
 from metastore.port.intents import PENDING
 from metastore.port.leases import LeaseRow, Staged
 from metastore.port.past import ConsumerRow, PinRow
 from metastore.port.records import Node, OwnedRecord, Step
 from metastore.port.relations import RelationKey, RelationRecord
 from metastore.port.secret_keys import KeyRow
-
-__all__ = ["TAKEN", "Body", "MemorySnapshot", "Stand", "Tables", "Ticket", "Work"]
 
 T = TypeVar("T")
 OwnedKey = tuple[int, str, str]

@@ -28,8 +28,6 @@ from metastore.port.acknowledgement import Verdict, decide
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.members import NOTHING, Covered
 
-__all__ = ["Announcing", "Pass", "Unannounced"]
-
 T = TypeVar("T")
 
 _POLLS: Final = (0.0005, 0.005, 0.05)

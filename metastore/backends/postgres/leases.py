@@ -22,8 +22,6 @@ from metastore.port.commit import Conflicted, Unknown
 from metastore.port.conditions import LeaseToken
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
 
-__all__ = ["PostgresLeases"]
-
 _LAST = (1 << 63) - 1
 """The ticket of a client that is in no queue: every waiter is ahead."""
 _POLL, _BLIND_POLL = 1.0, 0.25

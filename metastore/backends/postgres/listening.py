@@ -13,8 +13,6 @@ import psycopg
 from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.retry.classify import Consequence, of_sqlstate
 
-__all__ = ["Listening", "Translated"]
-
 
 class Translated:
     """Turn errors of the driver into ours."""

@@ -24,17 +24,6 @@ from metastore.backends.sql.dialect import Fetch
 from metastore.clock import SYSTEM
 from metastore.port.members import Announcement, Covered, MemberRow, Membership, Wake
 
-__all__ = [
-    "ANNOUNCE",
-    "ANNOUNCED",
-    "ANY_MEMBERS",
-    "FORGET",
-    "GENERATION_NOW",
-    "WITHDRAW",
-    "PostgresMembers",
-    "announce_parameters",
-]
-
 CHANNEL: Final = "metastore_cache"
 _ASYNCHRONOUS = "set_config('synchronous_commit', 'off', true) IS NOT NULL"
 

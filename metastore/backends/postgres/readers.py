@@ -7,8 +7,6 @@ from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.dialect import Fetch
 from metastore.port.past import ConsumerRow, NotKept, PinRow
 
-__all__ = ["PostgresReaders"]
-
 _FREE_NAME = f"""WITH freed AS (DELETE FROM pin WHERE name = %(name)s::text AND expires_at < {NOW} AND {DURABLE})
 SELECT {NOW}"""
 _PIN = without_comments(f"""

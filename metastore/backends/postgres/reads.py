@@ -45,8 +45,6 @@ from metastore.port.touched import Touch, Touched
 from metastore.retry.classify import Consequence, of_sqlstate
 from metastore.urls import Url
 
-__all__ = ["PostgresReads"]
-
 T = TypeVar("T")
 
 _resolve_in_one = cache(_READ.resolve_many)

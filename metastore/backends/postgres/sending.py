@@ -17,8 +17,6 @@ from metastore.backends.postgres.settings import AHEAD
 from metastore.backends.postgres.wire import numbered
 from metastore.port.commit import CommitOutcome, Conflicted, Unknown
 
-__all__ = ["Sender", "rows_of_writes"]
-
 
 class Sender:
     """The sender of commits.

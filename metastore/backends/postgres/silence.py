@@ -18,9 +18,6 @@ from metastore.backends.sql.dialect import Fetch
 from metastore.clock import Clock
 from metastore.port.acknowledgement import Answer
 
-__all__ = ["ACKNOWLEDGED", "EVERY_TRANSACTION", "EVICT", "Judged", "Silence"]
-
-
 DRIFT: Final = 0.01
 """How far two clocks may drift apart, as a part of the time that passes."""
 EVERY_TRANSACTION: Final = 3

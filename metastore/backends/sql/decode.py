@@ -17,22 +17,6 @@ from metastore.port.search import Container, Matches, Search
 from metastore.port.tickets import NOBODY, Line
 from metastore.port.unreadable import DEEPEST, too_deep
 
-__all__ = [
-    "chains_of",
-    "child",
-    "entities_by_id",
-    "find_parameters",
-    "found",
-    "lookup_parameters",
-    "node",
-    "page",
-    "pending",
-    "resolved",
-    "step",
-    "steps_of_json",
-    "ways_down",
-]
-
 T = TypeVar("T")
 Row = Sequence[Any]
 

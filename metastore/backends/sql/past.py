@@ -27,8 +27,6 @@ from metastore.port.past import NotKept, PastRow, Way
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
 
-__all__ = ["SqlPast", "as_json", "rows_as_json"]
-
 Row = tuple[Any, ...]
 Many = Callable[[Sequence[str], Sequence[dict[str, Any]]], dict[str, Any]]
 """A function that returns the parameters of ``PastSql.many`` from the columns and the rows."""

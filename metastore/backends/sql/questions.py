@@ -37,8 +37,6 @@ from metastore.port.relations import Owning, Related, Relating
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search, Sizes, Span
 
-__all__ = ["Questions", "Rows", "Texts"]
-
 Rows = list[tuple[Any, ...]]
 Values = dict[str, Any]
 _FEW = 2000
@@ -75,7 +73,7 @@ class Texts:
 
         @cache
         def rights(*, below: bool) -> str:
-            return dialect.statement(of_rights.statement(dialect, dialect.places, below=below))
+            return dialect.statement(of_rights.statement(dialect, dialect.w_places, below=below))
 
         self.rights = rights
         self.resolve_rights = cache(partial(read.resolve_rights, rights=in_lake, gathered=gathered))

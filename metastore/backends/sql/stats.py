@@ -21,9 +21,6 @@ from metastore.backends.sql.dialect import Fetch, from_named
 from metastore.errors import MetastoreError
 from metastore.port.stats import NEWEST, DatabaseStats, HotRow, LineRow, MarkRow
 
-__all__ = ["postgres_stats", "sqlite_stats"]
-
-
 _COMMON = """
 -- The database's clock, read once.
 now AS (SELECT {now} AS at),

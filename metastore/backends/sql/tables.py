@@ -28,8 +28,6 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["entity", "guard", "metadata", "operation"]
-
 metadata = MetaData()
 # names are compared by code point: in PostgreSQL that is COLLATE "C", in SQLite the default
 _Name = Text().with_variant(Text(collation="C"), "postgresql")

@@ -34,9 +34,9 @@ from metastore.backends.sqlite.text import all_rows
 from metastore.backends.sqlite.writer import UNMARK
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
-from metastore.port.backend import MOST_AHEAD, SCHEMA_FORMAT, TOMBSTONES_STAY
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
-from metastore.port.format import one_info
+from metastore.port.format import SCHEMA_FORMAT, one_info
 from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
@@ -49,8 +49,6 @@ from metastore.port.tickets import NOBODY, TICKETS_STAY, Line
 from metastore.port.upkeep import Gone, HistoryLimits
 from metastore.port.writes import Result
 from metastore.retry.classify import Consequence, of_sqlite
-
-__all__ = ["SqliteBackend"]
 
 _SCOPES = "SELECT id, scope_version FROM guard WHERE id IN (SELECT value FROM json_each(:ids))"
 _BELOW = collect_sql.BELOW.format(among="IN (SELECT value FROM json_each(:ids))")

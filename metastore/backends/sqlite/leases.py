@@ -34,8 +34,6 @@ from metastore.port.leases import (
     changes_of,
 )
 
-__all__ = ["SqliteLeases"]
-
 Row = tuple[Any, ...]
 
 _LOOKS = 0.02

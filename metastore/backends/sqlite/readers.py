@@ -10,8 +10,6 @@ from metastore.backends.sql.dialect import Fetch
 from metastore.backends.sqlite.group import Written
 from metastore.port.past import ConsumerRow, NotKept, PinRow
 
-__all__ = ["SqliteReaders"]
-
 _PINS = """SELECT name, seq, principal, created_at, expires_at,
     (SELECT o.operation_id FROM operation o WHERE o.seq = pin.seq) FROM pin
   WHERE expires_at IS NULL OR expires_at >= :now ORDER BY name"""

@@ -27,8 +27,6 @@ from metastore.port.relations import RelationRecord
 from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touch, Touched
 
-__all__ = ["READ", "SqliteReads"]
-
 READ = ReadSql(
     Dialect(
         parameter=":name",
@@ -45,18 +43,18 @@ READ = ReadSql(
         distinct="DISTINCT",
         held="""SELECT count(*) FROM json_each(:guards) w JOIN guard g
     ON g.id = json_extract(w.value, '$[0]') AND g.scope_version = json_extract(w.value, '$[1]')""",
-        ids="SELECT value FROM json_each(:ids)",
-        chosen="SELECT value FROM json_each(:chosen)",
-        wanted="(SELECT value AS id FROM json_each(:ids)) AS w",
-        places="(SELECT value AS id FROM json_each(:places)) AS w",
-        names="(SELECT value AS name FROM json_each(:names)) AS w",
-        slots="""(SELECT json_extract(value, '$[0]') AS from_id, json_extract(value, '$[1]') AS slot
+        select_ids="SELECT value FROM json_each(:ids)",
+        select_chosen="SELECT value FROM json_each(:chosen)",
+        w_ids="(SELECT value AS id FROM json_each(:ids)) AS w",
+        w_places="(SELECT value AS id FROM json_each(:places)) AS w",
+        w_names="(SELECT value AS name FROM json_each(:names)) AS w",
+        w_slots="""(SELECT json_extract(value, '$[0]') AS from_id, json_extract(value, '$[1]') AS slot
     FROM json_each(:wanted)) AS w""",
-        owned="""(SELECT key AS n, json_extract(value, '$[0]') AS owner_id, json_extract(value, '$[1]') AS name
+        w_owned="""(SELECT key AS n, json_extract(value, '$[0]') AS owner_id, json_extract(value, '$[1]') AS name
     FROM json_each(:wanted)) AS w""",
-        families="g.family IN (SELECT value FROM json_each(:families))",
-        kinds="(:kinds IS NULL OR n.kind IN (SELECT value FROM json_each(:kinds)))",
-        many=lambda columns: (
+        in_families="g.family IN (SELECT value FROM json_each(:families))",
+        in_kinds="(:kinds IS NULL OR n.kind IN (SELECT value FROM json_each(:kinds)))",
+        w_paths=lambda columns: (
             "(SELECT key AS n, json_extract(value, '$[0]') AS start"
             + "".join(f", json_extract(value, '$[{at}]') AS {c}" for at, c in enumerate(columns, 1))
             + " FROM json_each(:wanted)) AS w"

@@ -11,8 +11,6 @@ from metastore.backends.sqlite.group import Written
 from metastore.port.secret_keys import KeyRow, Redaction
 from metastore.retry.classify import Consequence, of_sqlite
 
-__all__ = ["SqliteSecretKeys"]
-
 _ROWS = "SELECT number, wrapped, wrapper, created_at FROM secret_key"
 _REDACT = """UPDATE operation SET doc = ?, changes = ?, result = ?
   WHERE operation_id = ? AND ordinal = ? AND doc IS ? AND changes IS ? AND result IS ?"""

@@ -19,8 +19,6 @@ from metastore.port.records import Record
 from metastore.port.writes import Event, Update
 from metastore.secrets.declared import declares
 
-__all__ = ["alter", "merge_of", "rewrite"]
-
 
 def alter(
     kind: Kind,

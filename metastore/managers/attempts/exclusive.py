@@ -33,8 +33,6 @@ from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, Guard, N
 from metastore.port.records import Lookup, Node, Record, path_of
 from metastore.port.writes import Event, Named, Place, Result, Update
 
-__all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
-
 
 def check_version(view: View, record: Record, expected: int | None, target: Target) -> None:
     """Raise VersionConflict if the caller expects another version, or one that a fail-over lost: see ``is_lost``."""

@@ -26,8 +26,6 @@ from metastore.port.conditions import DROPPING, ROOT_ID
 from metastore.port.records import Node, OwnedRecord, Record
 from metastore.port.writes import Event, Put, Update, Write
 
-__all__ = ["Begin", "announce"]
-
 
 @dataclass(frozen=True)
 class Begin:

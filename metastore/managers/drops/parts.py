@@ -22,8 +22,6 @@ from metastore.port.conditions import LIVE, PURGING
 from metastore.port.records import ROOT, OwnedRecord, Record
 from metastore.port.writes import Delete, Event, Place, Put, Update, Write
 
-__all__ = ["Part", "check_partition", "marked_by", "part_of", "rewritten"]
-
 
 class Part(Protocol):
     """How the drop of one sort of target ends. ``record`` is the target, or the entity that the target is part of."""

@@ -24,19 +24,6 @@ from metastore.port.conditions import ROOT_ID
 from metastore.port.records import OwnedRecord, all_pages, path_of
 from metastore.port.writes import Delete, Event, Put
 
-__all__ = [
-    "above_pending",
-    "check_no_pending",
-    "gone",
-    "is_destroyed",
-    "pending_drops",
-    "pending_in",
-    "pending_within",
-    "read_drop",
-    "read_same",
-    "swapped",
-]
-
 _PAGE = 500
 
 

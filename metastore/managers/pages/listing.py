@@ -23,8 +23,6 @@ from metastore.operation.request import View
 from metastore.port.backend import Guards, Reads
 from metastore.port.records import ROOT, Node, RowPage, path_of
 
-__all__ = ["owner_pages", "pages", "parent_nodes"]
-
 T = TypeVar("T")
 ReadRows = Callable[[Node, T | None, Guards], tuple[RowPage[T], int]]
 """A function from (the listed node, the last row so far, guards) to a page, and the size of a full page."""

@@ -22,17 +22,6 @@ from metastore.operation.timed import timed
 from metastore.port.backend import Guards
 from metastore.port.records import ROOT, Node, RowPage
 
-__all__ = [
-    "Key",
-    "Nodes",
-    "NumberedSource",
-    "PageSource",
-    "clean_prefix",
-    "page_after",
-    "page_of",
-    "parent_of",
-]
-
 R = TypeVar("R")
 T = TypeVar("T")
 Nodes = tuple[Node, ...]

@@ -23,8 +23,6 @@ from metastore.port.records import Record
 from metastore.port.relations import NO_VALUE, ONLY
 from metastore.port.writes import Relate
 
-__all__ = ["attach_many"]
-
 _CHUNK: Final = 1000
 _WRITERS: Final = 2
 """How many chunks are written at once: one is read and prepared while the database applies another."""

@@ -35,8 +35,6 @@ from metastore.port.records import Record, Step
 from metastore.port.relations import NO_VALUE, ONLY, RelationRecord
 from metastore.port.writes import Relate
 
-__all__ = ["RelationManager"]
-
 T = TypeVar("T")
 
 

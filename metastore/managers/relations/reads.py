@@ -31,8 +31,6 @@ from metastore.port.relations import (
     outgoing_order,
 )
 
-__all__ = ["live_related", "live_relating", "related_end", "related_to", "related_to_columns", "relating_to"]
-
 _FIRST, _PAGE = 100, 1000
 """How many index entries the first read, and each later read, looks at; fewer relations may be live."""
 

@@ -18,17 +18,6 @@ from metastore.port.relations import NO_COLUMN, RelationRecord
 from metastore.port.unreadable import naming
 from metastore.port.writes import Event, Relate
 
-__all__ = [
-    "Judge",
-    "clean_value_of",
-    "column_id",
-    "column_paths",
-    "event_of",
-    "is_dropping",
-    "no_judge",
-    "removal",
-]
-
 Judge = Callable[[Record, Record, str, int], None]
 """A check of the target, the attached entity, the value and the column's id: raises InvalidArgument if they do not fit.
 """

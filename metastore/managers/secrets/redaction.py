@@ -26,8 +26,6 @@ from metastore.port.secret_keys import Redaction
 from metastore.port.unreadable import naming
 from metastore.secrets.declared import Declared, is_plain
 
-__all__ = ["candidates", "catalogs", "redact"]
-
 _SOME: Final = 500
 _PROPERTY: Final = re.compile(r"property '([^']*)' was expected")
 

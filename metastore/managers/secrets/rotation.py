@@ -38,8 +38,6 @@ from metastore.secrets.declared import KEY, PATTERNS, Declared, is_plain
 from metastore.secrets.keyring import current, new_key, of_text, unwrap, wrap
 from metastore.secrets.sealer import Sealer
 
-__all__ = ["Rotated", "Scrubbed", "SecretStore"]
-
 
 @dataclass(frozen=True)
 class Rotated:
