@@ -9,9 +9,9 @@ from metastore.backends.sql.limits import Limits
 from metastore.clock import SYSTEM
 from metastore.errors import BackendUnavailable, InvalidArgument, MetastoreError, MigrationNeeded
 from metastore.names import clean_text
-from metastore.port.backend import SCHEMA_FORMAT, Backend, Embedded
+from metastore.port.backend import Backend, Embedded
+from metastore.port.format import RESTORING, SCHEMA_FORMAT
 from metastore.port.replica import ReplicaBackend
-from metastore.port.restore import RESTORING
 from metastore.urls import Url, parse_url, redacted
 
 __all__ = ["connect", "migrate", "pending_revisions", "replicas_of"]

@@ -13,8 +13,6 @@ import threading
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 
-__all__ = ["TokenBucket"]
-
 
 class TokenBucket:
     """At most ``capacity + per_second * t`` grants in any ``t`` seconds. Thread-safe; full at first.

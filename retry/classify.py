@@ -9,8 +9,6 @@ from __future__ import annotations
 import sqlite3
 from enum import Enum
 
-__all__ = ["Consequence", "of_sqlite", "of_sqlstate"]
-
 
 class Consequence(Enum):
     """The consequences of an error."""

@@ -23,8 +23,6 @@ from uuid import UUID
 if TYPE_CHECKING:
     from metastore.retry.runner import Effort
 
-__all__ = ["done", "gave_up", "helped", "lost", "unknown"]
-
 SLOW: Final = 1.0
 """A call that takes longer than this is logged as slow (seconds)."""
 _SICK: Final = ("lost", "unavailable")

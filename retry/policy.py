@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-__all__ = ["Attempt", "Hook", "RetryPolicy"]
-
 
 @dataclass(frozen=True, slots=True)
 class Attempt:

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-__all__ = ["NOBODY_WON", "REACTIONS", "Reaction", "Reactions"]
-
 
 class Reaction(Enum):
     """The next action. All except RAISE lead to another attempt; only BACK_OFF first waits as the policy says."""

@@ -22,8 +22,6 @@ from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import Attempt, Hook, RetryPolicy
 from metastore.retry.reactions import NOBODY_WON
 
-__all__ = ["Conflict", "Effort", "call_hooks", "run"]
-
 T = TypeVar("T")
 _log = logging.getLogger("metastore")
 

@@ -8,8 +8,6 @@ from metastore.port.commit import Cause, Conflicted
 from metastore.port.records import Record
 from metastore.port.writes import Update
 
-__all__ = ["PreconditionFailed", "of_found"]
-
 
 class PreconditionFailed(Exception):
     """A precondition does not hold: the backend rolls everything back and answers with ``conflict``."""

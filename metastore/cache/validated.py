@@ -20,7 +20,8 @@ from metastore.cache.entry import Entry, entry_of
 from metastore.cache.options import Cache
 from metastore.cache.positions import MOST, Positions
 from metastore.clock import Clock, process_id
-from metastore.combine.lane import Handle, Lane, Tell
+from metastore.combine.handle import Handle
+from metastore.combine.lane import Lane, Tell
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
 from metastore.operation.session import Found, Listed

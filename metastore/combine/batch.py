@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from metastore.combine.decided import MOST_BYTES, Decided, Waiter, bases, commit, missing
 from metastore.combine.group import Group
+from metastore.combine.handle import BY_AGE
 from metastore.combine.lane import Tell
 from metastore.combine.last import LastBatch
 from metastore.combine.reads import batches
@@ -23,8 +24,6 @@ from metastore.operation.session import Session
 from metastore.port.batches import Altered, Batch, Taken, Written
 from metastore.port.records import Record
 from metastore.port.writes import Insert, Result
-
-__all__ = ["BatchSender"]
 
 _STAYS: Final = 1.0
 """How long batches look for intents on an entity after they have found some there (seconds)."""
@@ -181,7 +180,7 @@ class BatchSender:
                 self._announced.set(entity_id, self._clock.monotonic() + _STAYS)
         self._last.note(drawn.left(answers), run)
         if written is not None or not members:
-            self._back(sorted(drawn.behind(answers), key=_number))
+            self._back(sorted(drawn.behind(answers), key=BY_AGE))
         return lambda: drawn.tell(answers)
 
     def _decide_and_commit(
@@ -206,7 +205,7 @@ class BatchSender:
         for entity_id in altered:
             if (self._announced.get(entity_id) or 0.0) > now:
                 self._carry(entity_id, drawn.groups[entity_id])
-        for handle, seen in sorted(found, key=_ends_it):
+        for handle, seen in sorted(found, key=lambda one: one[0].request.request.verb in ("rename", "drop")):
             drawn.decide(handle, seen)
         return drawn
 
@@ -215,11 +214,3 @@ class BatchSender:
         group.carry(seen)
         if seen.intents:
             self._announced.set(entity_id, self._clock.monotonic() + _STAYS)
-
-
-def _number(handle: Waiter) -> int:
-    return handle.number
-
-
-def _ends_it(one: tuple[Waiter, Record | bool]) -> bool:
-    return one[0].request.request.verb in ("rename", "drop")

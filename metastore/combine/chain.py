@@ -28,9 +28,10 @@ from typing import Any, Final
 from metastore.clock import Alive
 from metastore.combine.decided import MOST_BYTES, commit
 from metastore.combine.group import Group
+from metastore.combine.handle import BY_AGE, Handle, Term
 from metastore.combine.handle import Batch as Taken
-from metastore.combine.lane import Handle, Tell, Term
-from metastore.combine.link import ALONE, SETTLED, SLOW, STEPS, Answer, ChainLane, Link, Rider, oldest
+from metastore.combine.lane import Tell
+from metastore.combine.link import ALONE, SETTLED, SLOW, STEPS, Answer, ChainLane, Link, Rider
 from metastore.combine.reads import batches
 from metastore.deadlines import GRACE, cleaning
 from metastore.kinds.registry import kind_named
@@ -43,8 +44,6 @@ from metastore.operation.tickets import OwnTicket
 from metastore.port.batches import Altered, Batch
 from metastore.port.commit import Commit, Conflicted, Unknown
 from metastore.port.records import Pending, Record
-
-__all__ = ["Chain", "Seat", "chain_at", "chain_for"]
 
 _PATIENCE: Final = 5.0
 """After how long another caller leads beside one that waits in line or for its commit (seconds)."""
@@ -123,7 +122,7 @@ class Chain:
         if seat.term is not None:
             self.lane.leave(seat.term)
 
-    def queues(self) -> None:
+    def wait_in_line(self) -> None:
         """Note that a leading run waits in line: its function's time limit does not run meanwhile."""
         self.lane.move(_PATIENCE)
 
@@ -134,13 +133,13 @@ class Chain:
             return None
         return kept[0] if kept[1] == self._session.backend.origin.run else None
 
-    def goes_alone(self, seat: Seat) -> Record | None:
+    def let_go_alone(self, seat: Seat) -> Record | None:
         """Let a leader commit alone.
 
         Forget the record that the last chain left, and return it: the leader writes after it.
         """
         if seat.term is not None:
-            self.lane.commits(seat.term)
+            self.lane.begin_commit(seat.term)
         kept, self._kept = self.kept(), None
         return kept
 
@@ -156,7 +155,8 @@ class Chain:
             return self._lost() if seat.link.step is None else Unknown("its chain has no answer")
 
         assert seat.handle is not None
-        answer: Answer = self.lane.result(seat.handle, unanswered, _leads_nothing)
+        # a function that has had its turn is never elected
+        answer: Answer = self.lane.result(seat.handle, unanswered, lambda _: _tells_nothing)
         return answer
 
     # --- a chain
@@ -169,7 +169,7 @@ class Chain:
         term, lane = seat.term, self.lane
         assert term is not None
         is_plain = seen is None or _is_plain(seen)
-        if not lane.commits(term) or not is_plain:  # a commit alone takes longer than a function, too
+        if not lane.begin_commit(term) or not is_plain:  # a commit alone takes longer than a function, too
             return ALONE
         mine: Rider = Handle(seat.link, 0.0, -1, self._clock.waker())
         with Taken(term) as batch:
@@ -246,7 +246,7 @@ class Chain:
                 # they go with the next chain, which has a ticket, and carries the announced changes
                 lost = altered._replace(pending=altered.pending or altered.queued, queued=False)
                 later += list(group.behind(lost, None))
-            self.lane.back(sorted(later, key=oldest))
+            self.lane.back(sorted(later, key=BY_AGE))
         finally:
             for one in handles:
                 one.request.under_way.discard(chain)
@@ -269,7 +269,7 @@ class Chain:
         # own, and send any
         most = STEPS + sum(step.carried is not None for step in group.steps)
         ends, cut = self._clock.monotonic() + SLOW, False
-        for one in sorted(handles, key=_alters):
+        for one in sorted(handles, key=lambda one: (not isinstance(one.request, Link), one.number)):
             link = one.request if isinstance(one.request, Link) else None
             # after a function that has cut the chain, no other one begins; alters take no time, and are part of the
             # same commit
@@ -361,13 +361,5 @@ def _is_plain(seen: Pending) -> bool:
     return seen.known is not None and seen.known.live and all(intent.fences is None for intent in seen.intents)
 
 
-def _leads_nothing(_: Sequence[Rider]) -> Tell:
-    return _tells_nothing  # a function that has had its turn is never elected
-
-
 def _tells_nothing() -> None:
     """Give no caller an answer: each goes alone."""
-
-
-def _alters(handle: Rider) -> tuple[bool, int]:
-    return not isinstance(handle.request, Link), handle.number

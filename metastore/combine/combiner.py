@@ -18,8 +18,6 @@ from metastore.operation.session import Session
 from metastore.port.batches import Batches
 from metastore.port.records import Lookup, Resolved
 
-__all__ = ["Combiner"]
-
 
 class Combiner:
     """The lanes of one store; see the module. All sessions of the store share it."""

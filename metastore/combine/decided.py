@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from metastore.combine.lane import Handle
+from metastore.combine.handle import Handle
 from metastore.combine.reads import Find, found_together
 from metastore.combine.waiting import Waiting
 from metastore.errors import EntityAlreadyExists, MetastoreError, PoolExhausted
@@ -19,8 +19,6 @@ from metastore.port.batches import Batch, Batches, Single, Taken, Written
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.records import Record
 from metastore.port.writes import Insert, Result, Update
-
-__all__ = ["MOST_BYTES", "Decided", "Waiter", "bases", "commit", "missing"]
 
 Waiter = Handle[Waiting[Any], Any]
 

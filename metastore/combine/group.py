@@ -16,8 +16,6 @@ from metastore.port.batches import Altered, AlterStep, AlterTogether, Taken
 from metastore.port.records import Pending, Record
 from metastore.port.writes import Result, Update
 
-__all__ = ["Group"]
-
 _SEVERAL = 2
 
 

@@ -9,18 +9,19 @@ other thread needs to continue.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Final, Generic, Literal, Self, TypeVar
 
 from metastore.block import Block
 from metastore.clock import Waker
-
-__all__ = ["Batch", "Handle", "Resign", "Term"]
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 Resign = Callable[[], None]
 """Let the next leader begin."""
+BY_AGE: Final = attrgetter("number")
+"""The sort key of waiting requests: the oldest comes first."""
 
 _NOTHING: Final[Any] = object()
 _ALONE: Final[Any] = object()

@@ -45,11 +45,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
-from metastore.clock import SYSTEM, Clock, ThreadWaker, Waker, process_id
-from metastore.combine.handle import Batch, Handle, Resign, Term
+from metastore.clock import SYSTEM, Clock, Waker, process_id
+from metastore.combine.handle import BY_AGE, Batch, Handle, Resign, Term
 from metastore.errors import PoolExhausted
-
-__all__ = ["MOST", "PATIENCE", "Handle", "Lane", "Resign", "Term", "ThreadWaker", "Waker"]
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -173,9 +171,7 @@ class Lane(Generic[Q, A]):
                 elif not handle.answered and not stay.waits and self._clock.monotonic() >= handle.ends:
                     stay.end()  # a batch has it, and its time is over: it continues alone
             except BaseException:
-                if not handle.stay.decide("left") and handle.leads:
-                    self.leave(handle.stay.term)  # a second term: its batch put it back, and it was elected again
-                self._let_watch()
+                self.give_up(handle)
                 raise
             finally:
                 if term is not None:
@@ -200,12 +196,21 @@ class Lane(Generic[Q, A]):
                 if not self._woken(handle):
                     raise expired()
         except BaseException:
-            handle.stay.decide("left")
-            if handle.leads:
-                self.leave(handle.stay.term)
-            self._let_watch()
+            self.give_up(handle)
             raise
         return handle.stay.term
+
+    def give_up(self, handle: Handle[Q, A]) -> None:
+        """Let a request leave the queue; if it was elected, perhaps after its batch put it back, let the next lead."""
+        handle.stay.decide("left")
+        if handle.leads:
+            self.leave(handle.stay.term)
+        self._let_watch()
+
+    def more(self, term: Term, batch: Batch) -> list[Handle[Q, A]]:
+        """Take the waiting requests into a term's batch; return all that were taken in the term, the oldest first."""
+        self._take(term, batch.members)
+        return sorted([one for one in batch.members if one.stay.is_in(term)], key=BY_AGE)
 
     def number(self) -> int:
         """Return a number that is greater than those of all requests until now."""
@@ -281,8 +286,7 @@ class Lane(Generic[Q, A]):
             try:
                 # other runnable threads go first, so that their requests join the batch
                 self._clock.sleep(self._gathers if self._size >= _SEVERAL else 0)
-                self._take(term, batch.members)
-                going = sorted([handle, *[one for one in batch.members if one.stay.is_in(term)]], key=_number)
+                going = sorted([handle, *self.more(term, batch)], key=BY_AGE)
                 self._size = len(going)
                 tell = together(going)
                 self.leave(term, handle)
@@ -388,10 +392,6 @@ class Lane(Generic[Q, A]):
             return False
         self._term = stay.term
         return True
-
-
-def _number(handle: Handle[Any, Any]) -> int:
-    return handle.number
 
 
 def _ends(handle: Handle[Any, Any]) -> int:

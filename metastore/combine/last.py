@@ -14,8 +14,6 @@ from metastore.kinds.registry import kind_named
 from metastore.operation.guards import key_under
 from metastore.port.records import ROOT, Record
 
-__all__ = ["LastBatch"]
-
 Name = tuple[int, str, str]
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from metastore.clock import Clock, Waker
-from metastore.combine.handle import Batch as Taken
-from metastore.combine.lane import PATIENCE, Handle, Lane, Term
+from metastore.combine.handle import Handle, Term
+from metastore.combine.lane import PATIENCE, Lane
 from metastore.combine.waiting import Left
 from metastore.errors import DeadlineExceeded
 from metastore.operation.helping import own_guards
@@ -17,8 +17,6 @@ from metastore.port.commit import Commit, CommitOutcome, Committed, Unknown
 from metastore.port.conditions import Expect
 from metastore.port.records import Record
 from metastore.port.writes import Update
-
-__all__ = ["ALONE", "SETTLED", "SLOW", "STEPS", "Answer", "ChainLane", "End", "Link", "Rider", "fits", "oldest"]
 
 SLOW: Final = 0.02
 """A function that takes longer (seconds) cuts its chain, and no function begins in a chain that has taken longer."""
@@ -108,7 +106,7 @@ class Link:
             self._end.setdefault(None, "cut")
         end = self._end[None]
         if isinstance(end, Commit):
-            return Proposal(own_guards(record.chain), end.writes, _committed)  # as of an alter in the same commit
+            return Proposal(own_guards(record.chain), end.writes, Committed)  # as of an alter in the same commit
         if end == "value":
             return SETTLED
         raise Left
@@ -143,10 +141,6 @@ def fits(one: Commit, base: Record) -> bool:
         return False
     event, plain = write.event, Update(node.id, base.version, write.event, write.doc)
     return write == plain and event.action == "alter" and event.path_before == event.path_after is not None
-
-
-def _committed(results: Any) -> CommitOutcome:
-    return Committed(results)
 
 
 class ChainLane(Lane[Any, Any]):
@@ -188,17 +182,12 @@ class ChainLane(Lane[Any, Any]):
         if self.is_stuck:
             super()._take_over(term)
 
-    def commits(self, term: Term) -> bool:
+    def begin_commit(self, term: Term) -> bool:
         """Note that the leader of a term commits; return whether it still leads, and others wait."""
         leads = self._term is term
         if leads:
             self.move(PATIENCE)
         return leads and bool(self._queue)
-
-    def more(self, term: Term, batch: Taken) -> list[Rider]:
-        """Take the waiting callers; return all that were taken in this term, the oldest first."""
-        self._take(term, batch.members)
-        return sorted([one for one in batch.members if one.stay.is_in(term)], key=oldest)
 
     def wait(self, handle: Rider) -> None:
         """Wait until a function has its turn, leads, or goes alone. Raises DeadlineExceeded."""
@@ -207,18 +196,6 @@ class ChainLane(Lane[Any, Any]):
                 raise DeadlineExceeded(_LATE)
             if not handle.stay.waits and not handle.leads and self._clock.monotonic() >= handle.ends:
                 handle.stay.end()
-
-    def give_up(self, handle: Rider) -> None:
-        """Leave the queue, or let the next caller lead."""
-        handle.stay.decide("left")
-        if handle.leads:
-            self.leave(handle.stay.term)
-        self._let_watch()
-
-
-def oldest(handle: Rider) -> int:
-    """Return the sort key of a waiting caller: the oldest comes first."""
-    return handle.number
 
 
 _LATE: Final = "the transaction was not run: others of this process were in line before it; call again"

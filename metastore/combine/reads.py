@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from metastore.combine.lane import Handle, Lane, Resign, Tell
+from metastore.combine.handle import Handle, Resign
+from metastore.combine.lane import Lane, Tell
 from metastore.deadlines import remaining
 from metastore.errors import DeadlineExceeded
 from metastore.operation.guards import key_under, parents_of
 from metastore.operation.session import Session
 from metastore.port.batches import Batches, Below
 from metastore.port.records import ROOT, Lookup, Node, Record, Resolved
-
-__all__ = ["Find", "Finds", "batches", "below", "below_parents", "found_together"]
 
 _DEEPEST = 16
 """How many names a path may have to be looked up with others."""

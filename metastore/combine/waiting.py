@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, cast
 from uuid import UUID
 
-from metastore.combine.lane import Resign
+from metastore.combine.handle import Resign
 from metastore.combine.reads import below, below_parents
 from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.entity import Entity
@@ -25,8 +25,6 @@ from metastore.port.records import ROOT, Child, Known, Lookup, Node, Origin, Rec
 from metastore.retry import logs
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import call_hooks
-
-__all__ = ["ROUNDS", "Left", "Waiting", "waiting"]
 
 T = TypeVar("T")
 

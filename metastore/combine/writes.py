@@ -18,14 +18,13 @@ from typing import Any, Final, TypeVar
 from metastore.combine.batch import BatchSender
 from metastore.combine.chain import chain_for
 from metastore.combine.decided import Waiter
-from metastore.combine.lane import Lane, Resign, Tell, Together
+from metastore.combine.handle import Resign
+from metastore.combine.lane import Lane, Tell, Together
 from metastore.combine.waiting import Waiting, waiting
 from metastore.deadlines import until
 from metastore.operation.once import once
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-
-__all__ = ["VERBS", "Writes"]
 
 T = TypeVar("T")
 

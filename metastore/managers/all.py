@@ -21,8 +21,6 @@ from metastore.managers.statistics import Statistics
 from metastore.managers.tags_and_policies import Policies, Tags
 from metastore.operation.session import ManagerSession
 
-__all__ = ["Managers", "plural"]
-
 
 def plural(kind: str) -> str:
     """Return the name of a built-in kind's manager: ``tables``, ``policies``."""

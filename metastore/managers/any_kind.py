@@ -13,8 +13,6 @@ from metastore.names import Path, format_path, parse_path
 from metastore.port.backend import Reads
 from metastore.port.records import Lookup, Record, Resolved
 
-__all__ = ["check_kind", "found_at", "led_to", "lookups_of"]
-
 
 def check_kind(target: object, kind: str | None) -> None:
     """Raise InvalidArgument for an unknown kind, a kind without paths, and a loaded entity of another kind."""

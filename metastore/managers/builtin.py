@@ -23,13 +23,12 @@ from metastore.kinds.topic import Topic
 from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View
 from metastore.managers.attempts import exclusive
-from metastore.managers.manager import E, Manager
+from metastore.managers.manager import Manager
 from metastore.managers.mutation import actor_of
 from metastore.managers.options import CallOptions, CreateOptions, call_of, shows_options
+from metastore.managers.reader import E
 from metastore.managers.target import Target
 from metastore.names import Path
-
-__all__ = ["Catalogs", "Disableable", "Filesets", "Functions", "Metalakes", "Schemas", "Tables", "Topics", "Views"]
 
 _NO_LOCATIONS: Mapping[str, str] = MappingProxyType({})
 

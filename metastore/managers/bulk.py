@@ -26,8 +26,6 @@ from metastore.operation.seals import Seal, Stale
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Node
 
-__all__ = ["create_many"]
-
 
 def create_many(
     session: ManagerSession,

@@ -25,8 +25,6 @@ from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.seals import Seal
 from metastore.operation.session import ManagerSession
 
-__all__ = ["create_entity"]
-
 
 def create_entity(
     session: ManagerSession, kind: Kind, path: Path, fields: Mapping[str, Any], options: CreateOptions

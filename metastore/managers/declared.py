@@ -9,8 +9,6 @@ from metastore.managers.manager import Manager
 from metastore.managers.options import CREATE_OPTIONS, CreateOptions, shows_options
 from metastore.names import Path
 
-__all__ = ["DeclaredManager"]
-
 
 class DeclaredManager(Manager[DeclaredEntity]):
     """The manager of one declared kind."""

@@ -35,8 +35,6 @@ from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup, Node, Record
 from metastore.port.search import Container, Matches, Search, Sizes, Span
 
-__all__ = ["CheckedSearch", "Looking", "find", "folded", "following", "named", "wanted"]
-
 Ask = Callable[[Search], Matches]
 
 _PAGE: Final = 500
@@ -211,7 +209,7 @@ class Looking:
             yield from self._by_name(("", -1))
             return
         # the index has names as they were given: below a catalog that folds case, a walk finds the entities
-        yield from (record for record in self._by_name((self.prefix, -1)) if not folded(record))
+        yield from (record for record in self._by_name((self.prefix, -1)) if not record.folded)
         scope = self.wanted.scope
         if scope is None or scope.kind == "metalake":
             for catalog in self._folding(scope):
@@ -342,11 +340,6 @@ def _alike(waiting: list[Container], most: int) -> list[Container]:
     while waiting and len(group) < most and (waiting[-1].kind, waiting[-1].fold) == (group[0].kind, group[0].fold):
         group.append(waiting.pop())
     return group
-
-
-def folded(record: Record) -> bool:
-    """Return whether the entity's own name is compared without case."""
-    return len(record.chain) > 1 and record.chain[-2].fold
 
 
 def _fragment(properties: Mapping[str, str]) -> str:

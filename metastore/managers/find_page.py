@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -22,7 +21,7 @@ from metastore.arguments import positive_seconds, shown
 from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers.find import CheckedSearch, Looking, folded, following, named
+from metastore.managers.find import CheckedSearch, Looking, following, named
 from metastore.managers.pages.page import Page, TokenScope, clean_size, read_token, write_token
 from metastore.managers.text import text_of
 from metastore.names import fold
@@ -31,8 +30,7 @@ from metastore.operation.session import Session
 from metastore.operation.timed import timed
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Child, Node, Record
-
-__all__ = ["FoundPage", "find_page"]
+from metastore.port.search import matches
 
 _ROWS: Final = 200
 """How many children one statement reads: their documents may be large."""
@@ -146,7 +144,7 @@ class _Step:
             batch = self._backend.find(replace(search, most=self._size - len(self.found)))
             for record in batch.records:
                 place = (record.chain[-1].name, record.chain[-1].id)
-                if not folded(record):  # the tree shows those: the index has names as they were given
+                if not record.folded:  # the tree shows those: the index has names as they were given
                     self._look(record)
             self._has_moved = True
             if batch.last is None:
@@ -206,7 +204,7 @@ class _Step:
 
     def _is_new(self, record: Record) -> bool:
         """Whether the index has not shown a record."""
-        if self._shown is None or folded(record):
+        if self._shown is None or record.folded:
             return True
         return self._shown != _ALL and [record.chain[-1].name, record.chain[-1].id] > list(self._shown)
 
@@ -252,7 +250,7 @@ class _Step:
         wanted, name = self._wanted, entity.name
         if wanted.kind not in ("", entity.kind):
             return False
-        if not _like(wanted.glob, name) and not (folded(entity.record) and _like(fold(wanted.glob), fold(name))):
+        if not matches(wanted.glob, name) and not (entity.record.folded and matches(fold(wanted.glob), fold(name))):
             return False
         try:
             return wanted.properties.items() <= entity.properties.items() and (
@@ -260,8 +258,3 @@ class _Step:
             )
         except UnreadableRow:  # unknown whether it matches: reading it raises the error
             return True
-
-
-def _like(glob: str, name: str) -> bool:
-    pattern = re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.fullmatch(pattern, name, re.DOTALL) is not None

@@ -23,12 +23,11 @@ from metastore.operation.timed import timing
 from metastore.plain import parsed
 from metastore.port.backend import Reads
 from metastore.port.note import reason_in
-from metastore.port.records import Origin, Step
+from metastore.port.records import Origin, Step, all_pages
 from metastore.port.unreadable import Unreadable, check_unreadable, damaged, kept, naming
 
-__all__ = ["change_of", "history", "history_page", "steps_of", "version_of"]
-
 V = TypeVar("V", bound=Version)
+_PAGE = 500
 
 
 def history(session: ManagerSession, kind: Kind, target: Target, unreadable: Unreadable | None) -> Iterator[Version]:
@@ -135,12 +134,6 @@ def _made(cls: type[V], fields: dict[str, Any]) -> V:
     return made
 
 
-def steps_of(read: Callable[[int, int, int], Sequence[Step]], entity_id: int, page_size: int = 500) -> Iterator[Step]:
+def steps_of(read: Callable[[int, int, int], Sequence[Step]], entity_id: int) -> Iterator[Step]:
     """Yield an entity's steps, oldest first, from a backend's ``history``."""
-    after = 0
-    while True:
-        steps = read(entity_id, after, page_size)
-        yield from steps
-        if len(steps) < page_size:
-            return
-        after = steps[-1].version or 0
+    return all_pages(lambda after: read(entity_id, after, _PAGE), 0, lambda step: step.version or 0, _PAGE)

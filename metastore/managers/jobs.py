@@ -13,8 +13,6 @@ from metastore.managers.options import CallOptions, CreateOptions, shows_options
 from metastore.managers.target import Target
 from metastore.names import Path
 
-__all__ = ["JobTemplates", "Jobs"]
-
 _NO_PAIRS: Mapping[str, str] = MappingProxyType({})
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -48,8 +48,6 @@ from metastore.operation.timed import timed
 from metastore.port.conditions import DROPPED, LIVE
 from metastore.port.unreadable import Unreadable
 
-__all__ = ["E", "Manager"]
-
 
 class Manager(Generic[E]):
     """The manager of one kind."""
@@ -228,7 +226,6 @@ class Manager(Generic[E]):
             first_entity,
             lambda: [meant(changes), expected_version],
             merge=merge,
-            exclusive=False,
             read_first=seal is not None,
         )
         if redeclares:
@@ -279,6 +276,7 @@ class Manager(Generic[E]):
             lambda view: exclusive.drop(view, self._kind, target, cascade, expected_version, actor),
             lambda _: True,
             lambda: [cascade, expected_version],
+            exclusive=True,
         )
 
     @shows_options(CallOptions)
@@ -333,6 +331,7 @@ class Manager(Generic[E]):
             target,
             lambda view: exclusive.purge(view, self._kind, target, actor),
             lambda steps: steps[0].entity_id or 0,
+            exclusive=True,
         )
         if entity_id and not self._session.in_transaction:  # in a transaction, gc deletes it later
             with left_to_gc():
@@ -348,4 +347,5 @@ class Manager(Generic[E]):
         arguments: Callable[[], Any] = tuple,
     ) -> E:
         """Run an exclusive mutation; return the entity."""
-        return cast(E, mutate(self._session, self._kind, call, verb, target, attempt, first_entity, arguments))
+        session, kind = self._session, self._kind
+        return cast(E, mutate(session, kind, call, verb, target, attempt, first_entity, arguments, exclusive=True))

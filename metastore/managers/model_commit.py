@@ -24,8 +24,6 @@ from metastore.port.records import OwnedRecord
 from metastore.port.writes import Delete, Event, Put, Update, Write
 from metastore.retry.runner import Conflict
 
-__all__ = ["ModelEdit", "SeenModel"]
-
 T = TypeVar("T")
 
 
@@ -167,11 +165,7 @@ class ModelEdit(SeenModel):
         row_id, version = (0, 0) if there is None else (there.id, there.version)
         if after is None:
             return Delete(owner, kind, name, version, event, row_id)
-        return self._put(number, version, event, row_id)
-
-    def _put(self, number: int, version: int, event: Event, row_id: int) -> Put:
-        text = self._text(number)
-        return Put(self.nodes[-1].id, MODEL_VERSION.name, str(number), version, text, event, row_id)
+        return Put(owner, kind, name, version, self._text(number), event, row_id)
 
     def _text(self, number: int) -> str:
         return dump(self._docs[number], (*[node.name for node in self.nodes], str(number)))

@@ -40,8 +40,6 @@ from metastore.operation.session import ManagerSession
 from metastore.port.records import OwnedRecord, Step
 from metastore.secrets.sealer import bound
 
-__all__ = ["Models"]
-
 T = TypeVar("T")
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -296,7 +294,7 @@ class Models(Manager[Model]):
         options: CallOptions,
     ) -> T:
         session, kind, call = self._session, self._kind, call_of(options)
-        return mutate(session, kind, call, verb, model, attempt, replay, arguments, exclusive=False, owned_rows=True)
+        return mutate(session, kind, call, verb, model, attempt, replay, arguments, owned_rows=True)
 
 
 def _version(steps: Sequence[Step], operation_id: UUID) -> ModelVersion:

@@ -16,8 +16,6 @@ from metastore.operation.request import Attempt, Call, Merge, Request, committed
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Lookup, Step
 
-__all__ = ["actor_of", "first_entity", "mutate"]
-
 T = TypeVar("T")
 
 
@@ -33,7 +31,7 @@ def mutate(
     *,
     name: str | None = None,
     merge: Merge | None = None,
-    exclusive: bool = True,
+    exclusive: bool = False,
     read_first: bool = False,
     id: UUID | None = None,
     owned_rows: bool = False,

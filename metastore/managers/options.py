@@ -18,18 +18,6 @@ from metastore.kinds.entity import Entity
 from metastore.managers.attempts.create import IfExists
 from metastore.operation.request import Call, Fencing
 
-__all__ = [
-    "BULK_OPTIONS",
-    "CALL_OPTIONS",
-    "CREATE_OPTIONS",
-    "BulkOptions",
-    "CallOptions",
-    "CreateOptions",
-    "call_from",
-    "call_of",
-    "shows_options",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NO_OPTIONS = Call()

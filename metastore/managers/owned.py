@@ -44,8 +44,6 @@ from metastore.port.records import Node, OwnedRecord, RowPage, Step
 from metastore.port.unreadable import Unreadable, check_unreadable, kept, naming
 from metastore.port.writes import Delete, Event, Put
 
-__all__ = ["OwnedManager", "Partitions", "still"]
-
 O = TypeVar("O", bound=Owned)  # noqa: E741
 T = TypeVar("T")
 
@@ -195,7 +193,7 @@ class OwnedManager(Generic[O]):
     ) -> T:
         """Run a mutation of a row."""
         session, kind = self._session, self._kind
-        return mutate(session, kind, call, verb, owner, attempt, replay, arguments, name=name, exclusive=False)
+        return mutate(session, kind, call, verb, owner, attempt, replay, arguments, name=name)
 
     @shows_options(CallOptions)
     def put_many(

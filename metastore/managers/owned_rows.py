@@ -15,8 +15,6 @@ from metastore.managers.attempts.create import with_properties
 from metastore.operation.seals import Seal
 from metastore.secrets.sealer import bound
 
-__all__ = ["Row", "bound_doc", "checked_row", "has_properties", "kept_doc", "read_doc", "sealed_row"]
-
 
 @dataclass(frozen=True)
 class Row:

@@ -25,12 +25,10 @@ from metastore.managers.relations.entities import leading_to, leads_to
 from metastore.managers.relations.manager import RelationManager
 from metastore.managers.relations.reads import live_related
 from metastore.managers.target import Target
-from metastore.names import Path, exact_text, format_path
+from metastore.names import Path, exact_text
 from metastore.operation.session import ManagerSession
-from metastore.port.records import Record
-from metastore.port.relations import End, RelationRecord
-
-__all__ = ["Groups", "Owners", "Roles", "Users"]
+from metastore.port.records import Record, path_of
+from metastore.port.relations import RelationRecord
 
 Effect = Literal["allow", "deny"]
 _PRIVILEGE: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -163,7 +161,7 @@ class Roles(Manager[Role]):
         Raises EntityNotFound, also if the role is dropped meanwhile.
         """
         for row, far, _, own in live_related(self._session.backend, GRANT, end_of(role, GRANT.from_kinds)):
-            yield _grant(row, _path(own), far.chain[-1].kind, _path(far))
+            yield _grant(row, path_of(own.chain), far.chain[-1].kind, path_of(far.chain))
 
     @shows_options(CallOptions)
     def assign(self, role: Target, to: Target, **options: Unpack[CallOptions]) -> None:
@@ -197,10 +195,6 @@ def clean_privilege(privilege: Any) -> str:
     if not isinstance(privilege, str) or not _PRIVILEGE.fullmatch(exact_text(privilege, "a privilege")):
         raise InvalidArgument(f"a privilege is a word such as select_table, not {shown(privilege)}")
     return privilege
-
-
-def _path(end: End) -> str:
-    return format_path([node.name for node in end.chain])
 
 
 def _effect(effect: Any) -> str:

@@ -10,8 +10,6 @@ from typing import Final
 from metastore.errors import MetastoreError
 from metastore.port.upkeep import Upkeep
 
-__all__ = ["delete_trees", "left_to_gc"]
-
 _LOG: Final = logging.getLogger("metastore")
 _BATCH = 500
 """How many entities one statement deletes at most."""

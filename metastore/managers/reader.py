@@ -12,7 +12,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.managers.pages.listing import pages, parent_nodes
 from metastore.managers.pages.page import Page, TokenScope
-from metastore.managers.pages.sources import Guards, Key, Nodes, PageSource, clean_prefix, page_of
+from metastore.managers.pages.sources import Key, Nodes, PageSource, clean_prefix, page_of
 from metastore.managers.target import Target, absent, find, missing, names_of, unless_back
 from metastore.names import Path, parse_path
 from metastore.operation.guards import lookup
@@ -20,13 +20,11 @@ from metastore.operation.kept_result import entity_at
 from metastore.operation.request import View, committed
 from metastore.operation.session import Caches, Found, ManagerSession
 from metastore.operation.timed import timing
-from metastore.port.backend import Reads
+from metastore.port.backend import Guards, Reads
 from metastore.port.conditions import LIVE
 from metastore.port.records import Child, Lookup, Node, Origin, Record, Resolved
 from metastore.port.records import RowPage as Rows
 from metastore.port.unreadable import Unreadable, check_unreadable, kept
-
-__all__ = ["E", "Reader"]
 
 E = TypeVar("E", bound=Entity)
 NameRow = tuple[str, str]

@@ -41,8 +41,6 @@ from metastore.port.relations import End, RelationRecord, in_one_metalake
 from metastore.port.writes import Event, Put, Write
 from metastore.secrets.sealer import bound
 
-__all__ = ["Crawls", "NewTable", "Sources"]
-
 _PAGE: Final = 1000
 
 
@@ -160,7 +158,10 @@ class Sources(OwnedManager[Source]):
         seal = seal_in_hand(self._session, _in_hand(catalog))  # the caller's catalog is trusted and guarded
         ids = self._session.of_store().backend.reserve_ids(len(tables))
         writes: list[Write] = [write for id_, new in zip(ids, tables, strict=True) for write in _writes(id_, new, seal)]
-        writes += [self._source(catalog, id_, new) for id_, new in sorted(zip(ids, tables, strict=True), key=_by_name)]
+        writes += [
+            self._source(catalog, id_, new)
+            for id_, new in sorted(zip(ids, tables, strict=True), key=lambda one: one[1].source)
+        ]
         entities = (catalog, *{new.parent.id: new.parent for new in tables}.values())
         chains = [entity.record.chain for entity in entities]
         guards = both(*chains)  # the caller's entities may have different ages
@@ -204,10 +205,6 @@ def _in_hand(catalog: object) -> Catalog:
 
 def _ids(given: Sequence[int]) -> list[int]:
     return [integer(one, "the id of a table") for one in items(given, "ids of tables")]
-
-
-def _by_name(pair: tuple[int, NewTable]) -> str:
-    return pair[1].source
 
 
 def _writes(table_id: int, new: NewTable, seal: Seal) -> Iterator[Write]:

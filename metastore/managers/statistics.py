@@ -31,8 +31,6 @@ from metastore.port.backend import Reads
 from metastore.port.records import Node, OwnedRecord
 from metastore.port.writes import Delete, Put
 
-__all__ = ["Statistics", "partition_contents", "revert_partition_statistics"]
-
 _CUSTOM: Final = "custom-"
 _VALUE: Final = "value"
 _MEASURED: Final = ("table", "fileset", "model")

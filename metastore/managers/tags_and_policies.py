@@ -11,17 +11,15 @@ from metastore.kinds.kind import Kind
 from metastore.kinds.policy import Policy, SetEnabled
 from metastore.kinds.relation import POLICY_ON, TAG_ON
 from metastore.kinds.tag import Tag
-from metastore.managers.manager import E, Manager
+from metastore.managers.manager import Manager
 from metastore.managers.options import CallOptions, CreateOptions, shows_options
+from metastore.managers.reader import E
 from metastore.managers.relations.manager import RelationManager
-from metastore.managers.relations.writes import path_of
 from metastore.managers.target import Target
 from metastore.names import Path
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Record
 from metastore.port.relations import NO_COLUMN, NO_VALUE
-
-__all__ = ["Policies", "Tags"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -87,7 +85,7 @@ def _check_allowed(target: Record, tag: Record, value: str, column: int) -> None
     allowed = Tag(tag).allowed_values
     if allowed and value not in allowed:
         given = "none; give one as value=" if value == NO_VALUE else repr(value)
-        raise InvalidArgument(f"the tag {path_of(tag)} allows the values {', '.join(allowed)}, not {given}")
+        raise InvalidArgument(f"the tag {tag.path} allows the values {', '.join(allowed)}, not {given}")
 
 
 def _check_supports(target: Record, policy: Record, value: str, column: int) -> None:
@@ -95,6 +93,6 @@ def _check_supports(target: Record, policy: Record, value: str, column: int) -> 
     kind = target.chain[-1].kind if column == NO_COLUMN else "column"
     supports = Policy(policy).supports
     if supports and kind not in supports:
-        raise InvalidArgument(f"the policy {path_of(policy)} is on a {' or a '.join(supports)}, not on a {kind}")
+        raise InvalidArgument(f"the policy {policy.path} is on a {' or a '.join(supports)}, not on a {kind}")
     if value != NO_VALUE:
         raise InvalidArgument("a policy is attached without a value")

@@ -17,30 +17,8 @@ from metastore.operation.dropping import LookAgain, pending_above, pending_at
 from metastore.operation.guards import lookup
 from metastore.operation.request import View, is_same
 from metastore.port.backend import Reads
-from metastore.port.records import ROOT, Known, Lookup, Node, Record
+from metastore.port.records import ROOT, Known, Lookup, Node, Record, path_of
 from metastore.retry.runner import Conflict
-
-__all__ = [
-    "Target",
-    "absent",
-    "absent_from",
-    "absent_parent",
-    "by_id",
-    "check_standing",
-    "find",
-    "find_parent",
-    "look_again",
-    "missing",
-    "missing_parent",
-    "names_of",
-    "no_more",
-    "not_live",
-    "place_of",
-    "root_or_last",
-    "standing",
-    "target_value",
-    "unless_back",
-]
 
 T = TypeVar("T")
 Target = Path | Entity
@@ -207,7 +185,7 @@ def standing(view: View, chain: Sequence[Node]) -> Iterator[None]:
 def check_standing(view: View, chain: Sequence[Node]) -> None:
     """Raise Conflict if the path of ``chain`` has changed since it was read."""
     if not view.guessed and not view.backend.hold([(n.id, n.scope_version) for n in chain]):
-        path = format_path([n.name for n in chain])
+        path = path_of(chain)
         raise Conflict("ancestor", f"{path} was renamed, moved, dropped or restored meanwhile") from None
 
 

@@ -21,8 +21,6 @@ from metastore.names import clean_text
 from metastore.operation.session import ManagerSession
 from metastore.secrets.names import is_hidden
 
-__all__ = ["RELATED", "Text", "clean", "text_of"]
-
 _LONGEST: Final = 1000
 RELATED: Final[Mapping[str, Relation]] = {"tag": TAG_ON, "user": OWNER, "group": OWNER}
 """The kinds whose names are searched on behalf of the entities related to them, and the relation between the two."""

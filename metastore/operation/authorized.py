@@ -45,8 +45,6 @@ from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 from metastore.port.scopes import Pairs, Scopes
 from metastore.port.writes import Delete, Event, Insert, Place, Put, Relate, Update, Write
 
-__all__ = ["authorized", "check_principal", "with_evidence"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from metastore.operation.session import Session
 from metastore.port.commit import Commit, Conflicted, Unknown
 from metastore.retry.runner import Conflict
 
-__all__ = ["Begun", "Met", "begin"]
-
 
 @dataclass(frozen=True, slots=True)
 class Met:

@@ -8,8 +8,6 @@ from typing import Any, Final
 from metastore.clock import Clock
 from metastore.deadlines import has_deadline, until
 
-__all__ = ["Bounded"]
-
 _PORTS: Final = ("past", "readers", "secret_keys")
 """The parts of a port that are ports themselves."""
 _UNBOUNDED: Final = ("close", "hearing", "leases")

@@ -10,8 +10,6 @@ from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.port.commit import Commit
 
-__all__ = ["commit_of", "decide"]
-
 T = TypeVar("T")
 
 _PATIENCE = 50

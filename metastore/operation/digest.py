@@ -17,8 +17,6 @@ from metastore.kinds.secret import SEALED
 from metastore.operation.request import Request
 from metastore.secrets.sealer import Sealed
 
-__all__ = ["digest", "is_digest_of"]
-
 
 def digest(request: Request[Any]) -> str:
     """Return the fingerprint of a call's arguments. Raises InvalidArgument."""

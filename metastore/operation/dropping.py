@@ -19,12 +19,9 @@ from metastore.operation.guards import key_under
 from metastore.port.backend import Guards, Reads
 from metastore.port.commit import Commit
 from metastore.port.conditions import DROPPING, LIVE
-from metastore.port.records import Child, Lookup, Node, RowPage
+from metastore.port.records import Child, Lookup, Node, RowPage, path_of
 from metastore.port.writes import Insert, Update
 from metastore.retry.runner import Conflict
-
-__all__ = ["LookAgain", "dropping_named", "pending_above", "pending_at", "pending_name", "pending_named"]
-
 
 _Children = Callable[[int, str, str, int, tuple[str, int], int, Guards], RowPage[Child]]
 
@@ -74,10 +71,10 @@ def pending_above(backend: Reads, chain: Sequence[Node]) -> DropPending | None:
     known = backend.by_id([node.id for node in chain])
     for at, one in enumerate(known):
         if one is not None and one.state == DROPPING:
-            path = format_path([node.name for node in chain[: at + 1]])
+            path = path_of(chain[: at + 1])
             return _error(backend, chain[at].id, one.record.version, path)
     if known[-1] is not None and known[-1].live:
-        raise LookAgain(format_path([node.name for node in chain]))
+        raise LookAgain(path_of(chain))
     return None
 
 

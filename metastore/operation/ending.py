@@ -23,8 +23,6 @@ from metastore.operation.session import Session
 from metastore.port.records import Step
 from metastore.retry.runner import Conflict
 
-__all__ = ["clean_up", "give_up", "interrupted"]
-
 T = TypeVar("T")
 
 

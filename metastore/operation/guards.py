@@ -11,10 +11,8 @@ from metastore.kinds.families import families_of, shape_of
 from metastore.kinds.kind import Kind
 from metastore.names import fold, format_path
 from metastore.port.conditions import Guard
-from metastore.port.records import ROOT, Lookup, Node
+from metastore.port.records import ROOT, Lookup, Node, path_of
 from metastore.port.scopes import Scopes
-
-__all__ = ["both", "check_in_use", "guards_of", "key_under", "lookup", "parents_of", "requiring"]
 
 
 def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
@@ -71,7 +69,7 @@ def check_in_use(nodes: Sequence[Node]) -> None:
     """Raise NotInUse if one of the ancestors ``nodes`` is disabled."""
     for n, node in enumerate(nodes):
         if not node.in_use:
-            path = format_path([a.name for a in nodes[: n + 1]])
+            path = path_of(nodes[: n + 1])
             message = f"the {node.kind} {path} is disabled and admits no writes below it; enable it first"
             raise NotInUse(message, kind=node.kind)
 

@@ -17,7 +17,6 @@ from uuid import UUID
 
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.kinds.change import EntityChange, UnknownChange, decode
-from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
 from metastore.names import fold, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of, requiring
@@ -29,8 +28,6 @@ from metastore.port.intents import FORMAT, Help, Resolution
 from metastore.port.note import read_note
 from metastore.port.records import Node, Pending, Record, Step
 from metastore.port.scopes import Scopes
-
-__all__ = ["BATCH", "BatchSize", "PlannedHelp", "evidence_of", "leads_to", "own_guards", "plan"]
 
 BATCH = 64
 """How many intents are resolved at once."""
@@ -130,7 +127,7 @@ def plan(seen: Pending, own: UUID | None, batch: BatchSize, scopes: Mapping[int,
     if not resolutions:
         return None
     known = seen.known.record
-    path = format_path([n.name for n in known.chain])
+    path = known.path
     guards = requiring(own_guards(known.chain), Scopes(rests))
     return PlannedHelp(Help(guards, known.chain[-1].id, known.version, path, tuple(resolutions)), mine)
 
@@ -162,7 +159,7 @@ def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) 
     return (
         become("alter", doc=text, changes=history)
         if text is not None
-        else become("unchanged", result=encode_value(_entity(record)))
+        else become("unchanged", result=encode_value(kind_named(record.chain[-1].kind).entity(record)))
     )
 
 
@@ -174,10 +171,6 @@ def evidence_of(intent: Step) -> Mapping[int, int]:
         return read_note(intent.fences).evidence
     except ValueError:
         return _BROKEN
-
-
-def _entity(record: Record) -> Entity:
-    return kind_named(record.chain[-1].kind).entity(record)
 
 
 def _understood(intent: Step) -> tuple[EntityChange, ...] | None:

@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 
 from metastore.clock import Clock
 
-__all__ = ["ForgetfulMap", "Hot"]
-
 V = TypeVar("V")
 _MOST = 1024
 _STAYS_HOT = 1.0

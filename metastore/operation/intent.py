@@ -29,8 +29,6 @@ from metastore.port.tickets import Line
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
 
-__all__ = ["Intent", "help_others", "hot_now"]
-
 _CLOSE = 0.1
 """If an intent expires this shortly before its call's deadline, it expired because of that deadline (seconds)."""
 

@@ -22,8 +22,6 @@ from metastore.port.backend import Backend
 from metastore.port.records import Node, Origin, OwnedRecord, Record, Step
 from metastore.port.unreadable import reason
 
-__all__ = ["decode_value", "encode_error", "encode_value", "entity_at", "merits", "replay", "with_origin"]
-
 T = TypeVar("T")
 _UNKNOWN = -1
 """The id of an ancestor in an entity that comes from history: no guard is valid for this id."""

@@ -16,8 +16,6 @@ from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.names import exact_text
 
-__all__ = ["began", "clean_operation_id", "key"]
-
 
 def key(text: str, *, scope: str = "") -> UUID:
     """Return the operation id of a client's idempotency key, for ``operation_id=``.

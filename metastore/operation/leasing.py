@@ -11,8 +11,6 @@ from metastore.port.conditions import LeaseToken
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
 
-__all__ = ["OwnLeases"]
-
 
 class OwnLeases:
     """The leases of one operation. Before it reports a lost lease, it looks at the operation's row."""

@@ -18,8 +18,6 @@ from metastore.port.intents import Mark
 from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
 
-__all__ = ["MARK_TTL", "InTheWay", "OwnMark", "in_the_way", "waits_at"]
-
 MARK_TTL = 1.0
 """How long a mark of a rename, move or drop holds others up if its owner has died, or if it arrived late (seconds)."""
 

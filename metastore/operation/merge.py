@@ -12,8 +12,6 @@ from metastore.kinds.kind import COMMON_CHANGES, check_depth, dump
 from metastore.names import format_path
 from metastore.port.unreadable import reason
 
-__all__ = ["altered", "equal"]
-
 _OF_THE_HEAD = frozenset(COMMON_CHANGES)
 
 

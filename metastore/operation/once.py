@@ -27,8 +27,6 @@ from metastore.retry import logs
 from metastore.retry.policy import Attempt
 from metastore.retry.runner import Conflict, call_hooks
 
-__all__ = ["note_end", "once"]
-
 T = TypeVar("T")
 
 

@@ -43,8 +43,6 @@ from metastore.port.writes import Update, Write
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 
-__all__ = ["Operation"]
-
 T = TypeVar("T")
 
 _ROUNDS = 8

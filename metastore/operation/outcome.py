@@ -13,8 +13,6 @@ from metastore.operation.kept_result import decode_value, entity_at
 from metastore.port.intents import CLAIMABLE, PENDING
 from metastore.port.records import Origin, Step
 
-__all__ = ["Outcome", "entities_in", "outcome_of"]
-
 
 @dataclass(frozen=True)
 class Outcome:

@@ -21,8 +21,6 @@ from metastore.operation.session import ManagerSession, Session
 from metastore.port.commit import Commit, Committed, Conflicted
 from metastore.port.conditions import Caller
 
-__all__ = ["is_new", "perform"]
-
 T = TypeVar("T")
 
 

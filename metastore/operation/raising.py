@@ -18,8 +18,6 @@ from metastore.governance.privileges import OWNER, effect_of
 from metastore.port.conditions import LIVE, Guard
 from metastore.port.writes import Insert, Relate, Update, Write
 
-__all__ = ["raising", "with_raised"]
-
 _DENYING = ("role", "group")
 """The kinds of entities that can deny."""
 

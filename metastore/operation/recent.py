@@ -7,8 +7,6 @@ from collections.abc import Hashable
 from metastore.operation.hot import ForgetfulMap
 from metastore.port.records import Lookup, Node
 
-__all__ = ["Recent"]
-
 
 class Recent:
     """The nodes that last led to scopes. A call with an old entity, or a create by path, need not look them up."""

@@ -36,8 +36,6 @@ from metastore.port.records import Step
 from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict
 
-__all__ = ["LATE", "OperationRow", "ask_until_it_answers", "detail", "refused_id", "tell_id", "winner", "withdraw"]
-
 LATE = 1.0
 """How long after its deadline a call may still query its outcome (seconds)."""
 _GRACE = 0.5

@@ -12,8 +12,6 @@ from metastore.kinds.registry import KINDS
 from metastore.kinds.secret import kept_in
 from metastore.names import format_path, parse_path
 
-__all__ = ["Replace", "below"]
-
 
 @contextmanager
 def below(path: tuple[str, ...]) -> Iterator[None]:

@@ -29,21 +29,6 @@ from metastore.port.records import Lookup, Node, Record, Resolved, Step
 from metastore.port.value import value
 from metastore.port.writes import Result, Write
 
-__all__ = [
-    "Attempt",
-    "Call",
-    "Fencing",
-    "Merge",
-    "Proposal",
-    "Request",
-    "Results",
-    "View",
-    "clean_principal",
-    "clean_reason",
-    "committed",
-    "is_known",
-]
-
 T = TypeVar("T")
 Results = tuple[Result | None, ...]
 

@@ -37,8 +37,6 @@ from metastore.retry.runner import Conflict
 from metastore.secrets.declared import KEY, NOTHING, PATTERNS, Declared, declared_in, is_plain
 from metastore.secrets.sealer import Sealed, Sealer
 
-__all__ = ["NO_SEAL", "Seal", "Seals", "Stale", "bound_changes", "seal_of", "settings_of"]
-
 T = TypeVar("T")
 _NOWHERE = Node(-1, "catalog", "", 0, True, False)
 """A catalog that does not exist: no proposal guards it."""
@@ -174,7 +172,9 @@ class Seal:
             merge = proposal.merge
             if merge is None or merge.settled == settled:
                 return proposal
-            return replace(proposal, merge=_settled(merge, settled))
+            # the scope version at which the settings were read
+            merge = replace(merge, settled=settled, evidence=(settled,) if merge.evidence else ())
+            return replace(proposal, merge=merge)
         if view.guessed:
             raise Conflict("ancestor", f"the catalog {catalog.name} has other settings, or is another one")
         raise Stale
@@ -231,11 +231,6 @@ def bound_changes(changes: Sequence[EntityChange], entity_id: int, doc: str) -> 
             now.pop(one.key, None)
         made.append(one)
     return tuple(made)
-
-
-def _settled(merge: Merge, settled: tuple[int, int]) -> Merge:
-    """Return changes to announce below a catalog, under the scope version at which its settings were read."""
-    return replace(merge, settled=settled, evidence=(settled,) if merge.evidence else ())
 
 
 def _is_sealed(one: SetProperty) -> bool:

@@ -26,9 +26,6 @@ from metastore.port.records import Lookup, Node, Resolved
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
-__all__ = ["Caches", "Combines", "Found", "Listed", "ManagerSession", "Session"]
-
-
 T = TypeVar("T")
 
 

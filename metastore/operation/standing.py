@@ -20,8 +20,6 @@ from metastore.operation.request import View
 from metastore.port.writes import Delete, Insert, Put, Update, Write
 from metastore.retry.runner import Conflict
 
-__all__ = ["check_pointer", "check_references", "keeps"]
-
 _REFERENCE: Final = re.compile(r'"secret:((?:env|file):(?:[^"\\]|\\.)*)"')
 """A reference to a secret in JSON text."""
 _POINTER: Final = "metadata_location"

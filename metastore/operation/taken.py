@@ -16,8 +16,6 @@ from metastore.port.backend import Reads
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import Lookup, Resolved
 
-__all__ = ["as_if_expected", "as_if_free"]
-
 
 def as_if_expected(view: View) -> View:
     """Return a view of the present reads of ``view``, in which everything is as the caller expects."""

@@ -24,8 +24,6 @@ from metastore.port.tickets import Line
 from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
 
-__all__ = ["OwnTicket", "Watch", "carrying", "scopes_of", "sent"]
-
 _PATIENCE, _LONGEST_PATIENCE = 0.25, 5.0
 """How long the head of a line may wait without a move, at least and at most (seconds)."""
 _LONG = 0.02

@@ -10,8 +10,6 @@ from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded
 from metastore.operation.session import ManagerSession
 
-__all__ = ["stepping", "timed", "timing"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

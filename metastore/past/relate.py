@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from metastore.kinds.relation import relation_doc, relation_named
-from metastore.managers.relations.writes import event_of, path_of, removal
+from metastore.managers.relations.writes import event_of, removal
 from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
@@ -78,14 +78,14 @@ class Relating:
     def _made(self, key: RelationKey, to_id: int, here: Record, there: Record, new: RelationRecord | None) -> Relate:
         from_id, kind, slot, column, value = key
         action = "create" if new is None else "alter"
-        event = event_of(relation_named(kind), action, path_of(here), path_of(there))
+        event = event_of(relation_named(kind), action, here.path, there.path)
         version, row_id = (0, 0) if new is None else (new.version, new.id)
         doc = relation_doc(to_id, column, value)
         return Relate(from_id, kind, slot, column, value, to_id, version, doc, event, row_id)
 
     def _removed(self, here: Record, there: Record, new: RelationRecord | None) -> Relate:
         assert new is not None
-        return removal(new, event_of(relation_named(new.kind), "drop", path_of(here), path_of(there)))
+        return removal(new, event_of(relation_named(new.kind), "drop", here.path, there.path))
 
 
 def _existing(then: PastReads, rows: Sequence[RelationRecord]) -> list[RelationRecord]:

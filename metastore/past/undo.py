@@ -183,7 +183,7 @@ class Undoing:
             names = tuple([node.name for node in record.chain])
             return rewrite(kind, record, names, doc, "[]", self._session.principal)
 
-        mutate(self._session, kind, Call(), "revert", entity, attempt, first_entity, exclusive=False)
+        mutate(self._session, kind, Call(), "revert", entity, attempt, first_entity)
 
     def _write_rows(self, owner: Entity, kind: str) -> None:
         old = {row.name: row.doc for row in rows_of(self._then, owner.id, kind) if marked_by(row) is None}

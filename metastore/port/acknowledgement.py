@@ -21,8 +21,6 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Literal, NamedTuple
 
-__all__ = ["Answer", "Verdict", "decide", "verdict"]
-
 
 class Verdict(Enum):
     """The decision about an announced change, from one member's state or from the states of all members."""

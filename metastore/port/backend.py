@@ -14,7 +14,6 @@ from uuid import UUID
 
 from metastore.port.commit import Commit, CommitOutcome
 from metastore.port.feed import Feed
-from metastore.port.format import SCHEMA_FORMAT
 from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
@@ -41,28 +40,6 @@ from metastore.port.snapshot import TableSnapshot
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import Tickets
 from metastore.port.upkeep import Upkeep
-
-__all__ = [
-    "DRIFT",
-    "LONGEST_QUIET",
-    "MOST_AHEAD",
-    "QUIET",
-    "SCHEMA_FORMAT",
-    "TOMBSTONES_STAY",
-    "Backend",
-    "Content",
-    "Database",
-    "Embedded",
-    "Guards",
-    "Intents",
-    "Marks",
-    "Matches",
-    "Reads",
-    "Rights",
-    "Search",
-    "TableSnapshot",
-]
-
 
 TOMBSTONES_STAY = 3_600_000_000
 """How much longer than the retention a tombstone stays (µs): the original commit may arrive late."""

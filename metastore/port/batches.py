@@ -16,19 +16,6 @@ from metastore.port.intents import Resolution
 from metastore.port.records import Node, Record
 from metastore.port.writes import Insert, Result, Update
 
-__all__ = [
-    "TAKEN",
-    "AlterStep",
-    "AlterTogether",
-    "Altered",
-    "Batch",
-    "Batches",
-    "Below",
-    "Single",
-    "Taken",
-    "Written",
-]
-
 
 class Below(NamedTuple):
     """A live child to look for: its parent's nodes as they were last seen, its family, and its key."""

@@ -23,8 +23,6 @@ from metastore.port.intents import Help
 from metastore.port.value import value
 from metastore.port.writes import Advance, Result, Update, Write
 
-__all__ = ["MOVED", "Cause", "Commit", "CommitOutcome", "Committed", "Conflicted", "Unknown"]
-
 MOVED: Final = '{"value": null}'
 """The result of a commit that only moves a consumer: None, as :mod:`metastore.operation.kept_result` writes it."""
 

@@ -4,24 +4,6 @@ from __future__ import annotations
 
 from metastore.port.value import value
 
-__all__ = [
-    "DROPPED",
-    "DROPPING",
-    "LIVE",
-    "PURGING",
-    "ROOT_ID",
-    "Absent",
-    "Caller",
-    "Children",
-    "Expect",
-    "Guard",
-    "LeaseToken",
-    "Listing",
-    "Newest",
-    "Read",
-    "Relations",
-]
-
 ROOT_ID = 0
 """The id of the root's guard row, the parent of all metalakes."""
 

@@ -11,8 +11,6 @@ from metastore.port.records import RowPage, Step
 from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touched
 
-__all__ = ["Feed", "Hearing", "database_of", "on_timeline"]
-
 
 def on_timeline(epoch: str, timeline: int) -> str:
     """Return the epoch of a feed on a timeline of its database: a server that takes over begins a new timeline.

@@ -7,8 +7,6 @@ from typing import Final, TypeVar
 
 from metastore.errors import BackendRefused, MigrationNeeded
 
-__all__ = ["RESTORED", "RESTORING", "SCHEMA_FORMAT", "check_compatible", "one_info"]
-
 R = TypeVar("R")
 
 SCHEMA_FORMAT: Final = 12

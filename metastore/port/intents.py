@@ -13,8 +13,6 @@ from metastore.port.conditions import Caller, Guard
 from metastore.port.value import value
 from metastore.port.writes import Result
 
-__all__ = ["CLAIMABLE", "FORMAT", "PENDING", "WITH_EVIDENCE", "Entry", "Help", "Mark", "Resolution"]
-
 PENDING = "pending"
 """The action of an operation that is written down and not decided yet: an intent."""
 

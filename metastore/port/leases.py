@@ -16,24 +16,6 @@ from uuid import UUID
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.conditions import LeaseToken
 
-__all__ = [
-    "ALIVE",
-    "DOOMED",
-    "PER_TIMELINE",
-    "PUBLISHED",
-    "STAGED",
-    "Fenced",
-    "LeaseRow",
-    "LeaseRows",
-    "Mirror",
-    "Staged",
-    "Take",
-    "Taken",
-    "Waker",
-    "changes_of",
-    "fences",
-]
-
 ALIVE = 3_000_000
 """How long a waiter counts as alive after its last request (µs). It must send the next request before that."""
 

@@ -13,19 +13,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from metastore.port.intents import Help
 from metastore.port.writes import Insert, Update, Write
 
-__all__ = [
-    "NOTHING",
-    "Announcement",
-    "Announces",
-    "Covered",
-    "MemberRow",
-    "MemberRows",
-    "Membership",
-    "Wake",
-    "covered",
-    "covered_by_help",
-]
-
 
 class Covered(NamedTuple):
     """The entities that a commit changes, in the form in which it is announced to members."""

@@ -15,8 +15,6 @@ from metastore.port.commit import Commit
 from metastore.port.intents import Entry
 from metastore.port.leases import fences
 
-__all__ = ["Note", "note_below", "note_of", "note_of_intent", "read_note", "reason_in"]
-
 
 class Note(NamedTuple):
     """A row's note, as it was read."""

@@ -8,8 +8,6 @@ from metastore.port.backend import Reads
 from metastore.port.records import Lookup
 from metastore.port.relations import Owning, end_of_known
 
-__all__ = ["read_owning"]
-
 
 def read_owning(reads: Reads, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
     """Return the result of :meth:`~metastore.port.backend.Reads.owning`, from other reads."""

@@ -13,8 +13,6 @@ from uuid import UUID
 
 from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, Step
 
-__all__ = ["ConsumerRow", "NotKept", "PastRow", "PastRows", "PinRow", "Readers", "Way"]
-
 
 class NotKept(Exception):
     """gc has not kept the past at a position, and no pin holds it. ``since``: from where on the past is whole."""

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from metastore.port.conditions import ROOT_ID
+from metastore.names import format_path
+from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.tickets import NOBODY, Line
-
-__all__ = [
-    "ROOT",
-    "Child",
-    "Known",
-    "Lookup",
-    "Marked",
-    "Node",
-    "Origin",
-    "OwnedRecord",
-    "Pending",
-    "Record",
-    "Resolved",
-    "RowPage",
-    "Step",
-    "T",
-    "Turn",
-]
 
 
 class Node(NamedTuple):
@@ -37,6 +21,11 @@ class Node(NamedTuple):
     scope_version: int
     in_use: bool
     fold: bool
+
+
+def path_of(nodes: Iterable[Node]) -> str:
+    """Return the path of the last of these nodes, which lead down from the root."""
+    return format_path([node.name for node in nodes])
 
 
 class Record(NamedTuple):
@@ -51,6 +40,16 @@ class Record(NamedTuple):
     modified_at: int
     live: bool = True
     """False: the entity was dropped when it was read, so that nothing but its id may be used as a guess."""
+
+    @property
+    def path(self) -> str:
+        """The path that it had when it was read."""
+        return path_of(self.chain)
+
+    @property
+    def folded(self) -> bool:
+        """Whether its own name is compared without case."""
+        return len(self.chain) > 1 and self.chain[-2].fold
 
 
 class OwnedRecord(NamedTuple):
@@ -68,6 +67,7 @@ class OwnedRecord(NamedTuple):
     modified_at: int
 
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -105,6 +105,11 @@ class Known(NamedTuple):
     dropping: bool = False
     """Whether the entity or an ancestor is being dropped in steps."""
 
+    @classmethod
+    def of(cls, record: Record, states: Sequence[int]) -> Known:
+        """Return an entity whose nodes are in these states, its own the last."""
+        return cls(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
+
 
 class Child(NamedTuple):
     """A child in a listing of its parent. The next page starts after its key and id."""
@@ -131,6 +136,16 @@ class RowPage(NamedTuple, Generic[T]):
 
     held: bool
     rows: list[T]
+
+
+def all_pages(read: Callable[[K], Sequence[T]], after: K, key: Callable[[T], K], size: int) -> Iterator[T]:
+    """Yield the rows of all pages; ``read`` returns at most ``size`` rows after the key of the last one."""
+    while True:
+        rows = read(after)
+        yield from rows
+        if len(rows) < size:
+            return
+        after = key(rows[-1])
 
 
 class Step(NamedTuple):

@@ -13,25 +13,6 @@ from typing import NamedTuple
 from metastore.port.conditions import LIVE
 from metastore.port.records import Known, Node, OwnedRecord
 
-__all__ = [
-    "GONE",
-    "NO_COLUMN",
-    "NO_VALUE",
-    "ONLY",
-    "End",
-    "Owning",
-    "Related",
-    "Relating",
-    "RelationKey",
-    "RelationRecord",
-    "Sweep",
-    "end_of",
-    "end_of_known",
-    "in_one_metalake",
-    "incoming_order",
-    "outgoing_order",
-]
-
 NO_COLUMN = 0
 """The ``column_id`` of a relation that goes from an entity itself."""
 

@@ -16,8 +16,6 @@ from uuid import UUID
 from metastore.port.backend import Backend
 from metastore.port.records import Origin
 
-__all__ = ["NewestChange", "ReplicaBackend", "Restarts", "Shown"]
-
 
 class NewestChange(NamedTuple):
     """The newest change that a state has, or the last one that gc has removed from it."""

@@ -6,8 +6,6 @@ from typing import Final, NamedTuple, Protocol
 
 from metastore.clock import process_id
 
-__all__ = ["ReservedIds"]
-
 _BLOCK: Final = 64
 """How many ids are reserved at once."""
 

@@ -15,24 +15,6 @@ from uuid import UUID, uuid5
 from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.port.format import RESTORED, RESTORING
 
-__all__ = [
-    "COLUMNS",
-    "NEVER",
-    "RESTORING",
-    "Ending",
-    "Restorer",
-    "Row",
-    "Rows",
-    "Under",
-    "mark_of",
-    "raise_not_empty",
-    "raise_overtaken",
-    "raise_taken",
-    "required",
-    "stored",
-    "under_way",
-]
-
 Row = tuple[Any, ...]
 Rows = Mapping[str, Sequence[Row]]
 """Whole rows by table, their columns in the order of :data:`COLUMNS`. Ids of operations are strings."""

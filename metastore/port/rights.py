@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Chosen", "GrantRow", "MembershipRow", "RightRows", "RoleRow", "Whose"]
-
 
 class Whose(NamedTuple):
     """Whose rights are read: the user of this name in a metalake."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["Pairs", "Scopes"]
-
 Pairs = tuple[tuple[int, int], ...]
 """(id, scope version)."""
 

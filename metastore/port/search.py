@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from metastore.port.records import Record
-
-__all__ = ["Container", "Matches", "Search", "Sizes", "Span"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,12 @@ class Search:
     The answer is complete only if its ``last`` is None. Otherwise the parents have more children than fit a page: ask
     for fewer parents.
     """
+
+
+def matches(glob: str, name: str) -> bool:
+    """Whether a name fits a glob, which knows ``*`` and ``?``."""
+    pattern = re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(pattern, name, re.DOTALL) is not None
 
 
 class Container(NamedTuple):

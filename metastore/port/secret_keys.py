@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-__all__ = ["KeyRow", "Redaction", "SecretKeys"]
-
 
 class KeyRow(NamedTuple):
     """A data key. Its row is never deleted, so that its number is never used again."""

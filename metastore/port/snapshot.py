@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["TableSnapshot", "Watermark"]
-
 
 class Watermark(NamedTuple):
     """How far positions of the feed were drawn at one instant; see :meth:`metastore.port.feed.Feed.watermark`."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
-__all__ = ["NEWEST", "CacheMember", "CacheStats", "DatabaseStats", "HotRow", "LineRow", "Lost", "MarkRow", "PoolUse"]
-
-
 NEWEST: Final = 100_000
 """How many of the feed's newest steps the statistics count."""
 

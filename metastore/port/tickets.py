@@ -14,8 +14,6 @@ from uuid import UUID
 
 from metastore.clock import Clock
 
-__all__ = ["LONGEST_GAP", "NOBODY", "TICKETS_STAY", "Line", "Notices", "Tickets"]
-
 LONGEST_GAP: Final = 5_000_000
 """The longest time for which tickets do not count after a long turn (µs): others have their turn."""
 

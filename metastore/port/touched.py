@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Touch", "Touched"]
-
 
 class Touch(NamedTuple):
     """One committed step: its position, the entity, relation or owned row, the action, and its place now."""

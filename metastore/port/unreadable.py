@@ -14,21 +14,6 @@ from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.names import MAX_PATH
 from metastore.port.records import OwnedRecord, Record
 
-__all__ = [
-    "DEEPEST",
-    "MAX_TIME",
-    "Unreadable",
-    "check_unreadable",
-    "damaged",
-    "document",
-    "kept",
-    "naming",
-    "properties_of",
-    "reason",
-    "told",
-    "too_deep",
-]
-
 Unreadable = Callable[[UnreadableRow], object]
 """A function that a reader calls with the error of each row that it leaves out."""
 

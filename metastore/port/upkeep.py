@@ -7,8 +7,6 @@ from typing import NamedTuple, Protocol
 
 from metastore.port.relations import Sweep
 
-__all__ = ["BEFORE_ALL", "Gone", "HistoryLimits", "Upkeep"]
-
 
 class HistoryLimits(NamedTuple):
     """What gc may delete of the history."""

@@ -6,8 +6,6 @@ from metastore.port.records import Record
 from metastore.port.relations import RelationKey
 from metastore.port.value import value
 
-__all__ = ["Advance", "Delete", "Event", "Insert", "Named", "Place", "Put", "Relate", "Result", "Update", "Write"]
-
 
 @value
 class Event:

@@ -17,8 +17,6 @@ from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.records import Lookup, Pending, Record
 from metastore.port.writes import Result, Update
 
-__all__ = ["InChain", "code_of"]
-
 _MOST_LOST: Final = 2
 """How many chains a function may lose before it waits in line by itself."""
 _UNFIT: Final = 1.0
@@ -61,7 +59,7 @@ class InChain:
         self._seen = None
         if self._seat is not None and self._chain is not None:
             self._seat.base = None  # it continues to lead, after a run that lost on this state
-            self._chain.queues()
+            self._chain.wait_in_line()
             return False
         if self._function is None or len(ids) != 1 or self._lost >= _MOST_LOST:
             return False
@@ -119,7 +117,7 @@ class InChain:
             if answer != ALONE:
                 self.leave()
                 return self._counted(answer)
-        self._outdated = chain.goes_alone(seat)
+        self._outdated = chain.let_go_alone(seat)
         return None
 
     def committed(self, commit: Commit, results: tuple[Result | None, ...]) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from metastore.names import format_path
 from metastore.port.backend import Reads
 from metastore.port.conditions import ROOT_ID
-
-__all__ = ["Changed", "changed"]
+from metastore.port.records import path_of
 
 
 class Changed(NamedTuple):
@@ -35,15 +33,15 @@ def changed(
         if known is None:
             return Changed(name_of(entity_id), version, None, None, entity_id)
         chain = known.record.chain
-        path = format_path([n.name for n in chain])
+        path = path_of(chain)
         moved = [n for n, a in enumerate(chain) if guards.get(a.id, a.scope_version) != a.scope_version]
         if moved and (known.live or moved[0] < len(chain) - 1) and known.record.version == version:
-            return Changed(format_path([a.name for a in chain[: moved[0] + 1]]), None, None, None)
+            return Changed(path_of(chain[: moved[0] + 1]), None, None, None)
         if not known.live:
             return Changed(path, version, None, None, entity_id)
         if known.record.version != version:
             return Changed(path, version, known.record.version, known.record.modified_by, entity_id)
     for known in backend.by_id([i for i in guards if i != ROOT_ID]):
         if known is not None and guards[known.record.chain[-1].id] != known.record.chain[-1].scope_version:
-            return Changed(format_path([n.name for n in known.record.chain]), None, None, None)
+            return Changed(known.record.path, None, None, None)
     return None

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from metastore.port.conditions import LIVE
 from metastore.port.records import Child, Node, Record
 
-__all__ = ["Draft", "Drafts"]
-
 
 @dataclass
 class Draft:

@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from metastore.kinds.registry import kind_named
 from metastore.names import fold
 from metastore.port.backend import Reads
-from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID, Absent
+from metastore.port.conditions import LIVE, ROOT_ID, Absent
 from metastore.port.records import ROOT, Known, Lookup, Node, Record, Resolved
 from metastore.transaction.drafts import Draft, Drafts
 from metastore.transaction.reads import ReadSet
-
-__all__ = ["EntityOverlay", "Meet"]
 
 Meet = Callable[[Sequence[Lookup], Sequence[int]], dict[Lookup, Record]]
 
@@ -171,10 +169,7 @@ class EntityOverlay:
         else:
             record, state = self._records[entity_id]
             self._reads.entities[entity_id] = record.version
-        states = [state, *[self.state(n.id) for n in chain]]
-        return Known(
-            record._replace(chain=chain), state, all(s == LIVE for s in states), PURGING in states, DROPPING in states
-        )
+        return Known.of(record._replace(chain=chain), [*[self.state(n.id) for n in chain], state])
 
     def _chain(self, entity_id: int) -> tuple[Node, ...]:
         """Return the nodes from the root to an entity, as they will be after the commit."""

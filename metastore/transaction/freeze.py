@@ -23,7 +23,6 @@ from metastore.errors import BackendUnavailable, DeadlineExceeded, InvalidArgume
 from metastore.governance.access import Want
 from metastore.managers.builtin import Schemas
 from metastore.managers.target import Target, find, names_of
-from metastore.names import format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.marks import MARK_TTL
 from metastore.operation.request import Call, Fencing, View
@@ -35,9 +34,6 @@ from metastore.port.records import Node, Record
 from metastore.port.scopes import Scopes
 from metastore.retry.runner import Conflict, run
 from metastore.transaction.transaction import Transaction, effort_of
-
-__all__ = ["FreezableSchemas", "Freeze"]
-
 
 _MOST_OF_A_USER: Final = 60.0
 """How long a user's freeze keeps others out at most (seconds)."""
@@ -122,7 +118,7 @@ class Freeze(Transaction):
             self._outer.access.require(record.chain, Want(own.id, "own"))
         if self._mark.held not in (None, own.id):
             self._release(GRACE)  # the path led to another entity before
-        self._scope = format_path([n.name for n in record.chain])
+        self._scope = record.path
         try:
             outcome = self._take(parents, own)
         except BackendUnavailable as error:

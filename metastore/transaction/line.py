@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Final
 from uuid import UUID
 
-from metastore.combine.lane import Term
+from metastore.combine.handle import Term
 from metastore.deadlines import GRACE, cleaning
 from metastore.errors import DeadlineExceeded
 from metastore.names import format_path
@@ -29,8 +29,6 @@ from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
 from metastore.transaction.chained import InChain
 from metastore.transaction.turns import Door, door_at
-
-__all__ = ["InLine"]
 
 _MOST = 256
 """With more entities, a run takes tickets only for those on which it lost.

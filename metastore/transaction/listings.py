@@ -7,12 +7,10 @@ from collections.abc import Sequence
 
 from metastore.port.backend import Reads
 from metastore.port.conditions import DROPPED, LIVE, Children, Listing, Newest
-from metastore.port.records import Child, RowPage
+from metastore.port.records import Child, RowPage, all_pages
 from metastore.transaction.drafts import Drafts
 from metastore.transaction.entities import EntityOverlay
 from metastore.transaction.reads import ReadSet
-
-__all__ = ["ListingOverlay"]
 
 _PAGE = 1000
 
@@ -84,14 +82,11 @@ class ListingOverlay:
 
     def _there(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
         """Return the database's whole listing, and note it."""
-        rows: list[Child] = []
-        after = ("", 0)
-        while True:
-            page = self._base.children(parent_id, kind, family, state, after, _PAGE, ())
-            rows += page.rows
-            if len(page.rows) < _PAGE:
-                break
-            after = (rows[-1].key, rows[-1].node.id)
+
+        def read(after: tuple[str, int]) -> list[Child]:
+            return self._base.children(parent_id, kind, family, state, after, _PAGE, ()).rows
+
+        rows = list(all_pages(read, ("", 0), lambda child: (child.key, child.node.id), _PAGE))
         for row in rows if state == LIVE else ():
             self._entities.note_child(row.node, parent_id)
         members = frozenset((c.node.id, c.version) for c in rows)

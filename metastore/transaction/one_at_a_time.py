@@ -9,8 +9,6 @@ from typing import Any
 
 from metastore.errors import InvalidArgument
 
-__all__ = ["OneAtATime"]
-
 
 class OneAtATime:
     """A wrapper of an overlay that refuses calls of another thread during a call."""

@@ -33,8 +33,6 @@ from metastore.transaction.owned import OwnedOverlay
 from metastore.transaction.reads import ReadSet
 from metastore.transaction.relations import RelationOverlay
 
-__all__ = ["Overlay"]
-
 _IDS, _MOST_IDS = 32, 1000
 
 
@@ -83,7 +81,7 @@ class Overlay(Reads):
     def commit_value(self, operation_id: UUID, *, writes: bool = True) -> Commit:
         """Return everything that was read and written as one commit; without ``writes``, only what was read."""
         written = self._writes if writes else ()
-        commit = self._reads.commit(operation_id, self._principal, written, self._family)
+        commit = self._reads.commit(operation_id, self._principal, written, lambda i: self._drafts[i].family)
         return replace(commit, run=self._origin.run)
 
     def require(self, entity_id: int, scope_version: int) -> None:
@@ -114,9 +112,6 @@ class Overlay(Reads):
             expected = {i: version for i, version in expected.items() if i not in hidden}
             guards = {i: scope for i, scope in guards.items() if i not in hidden}
         return changed(self._base, expected, guards, self._entities.name)
-
-    def _family(self, entity_id: int) -> str:
-        return self._drafts[entity_id].family
 
     # --- writes
 

@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 
 from metastore.port.backend import Reads
 from metastore.port.conditions import LIVE, Absent, Listing
-from metastore.port.records import OwnedRecord
+from metastore.port.records import OwnedRecord, all_pages
 from metastore.port.writes import Delete, Put, Result
 from metastore.transaction.reads import ReadSet
-
-__all__ = ["OwnedOverlay"]
 
 _PAGE = 1000
 
@@ -50,12 +48,10 @@ class OwnedOverlay:
         return [rows[name] for name in sorted(rows)]
 
     def _there(self, owner_id: int, kind: str) -> list[OwnedRecord]:
-        rows: list[OwnedRecord] = []
-        while True:
-            page = self._base.owned(owner_id, kind, rows[-1].name if rows else "", _PAGE, ())
-            rows += page.rows
-            if len(page.rows) < _PAGE:
-                break
+        def read(after: str) -> list[OwnedRecord]:
+            return self._base.owned(owner_id, kind, after, _PAGE, ()).rows
+
+        rows = list(all_pages(read, "", lambda row: row.name, _PAGE))
         members = frozenset((r.id, r.version) for r in rows)
         self._reads.listings.setdefault((owner_id, kind, True, LIVE), Listing(owner_id, kind, members, owned=True))
         return rows

@@ -16,8 +16,6 @@ from metastore.port.conditions import Absent, Children, Expect, Guard, Listing, 
 from metastore.port.records import OwnedRecord
 from metastore.port.writes import Delete, Insert, Put, Update, Write
 
-__all__ = ["ReadSet"]
-
 
 @dataclass
 class ReadSet:

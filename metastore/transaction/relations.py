@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from metastore.port.backend import Reads
 from metastore.port.conditions import Relations
+from metastore.port.records import all_pages
 from metastore.port.relations import RelationKey, RelationRecord, incoming_order
 from metastore.port.writes import Relate, Result
 from metastore.transaction.reads import ReadSet
-
-__all__ = ["RelationOverlay"]
 
 _PAGE = 1000
 
@@ -72,14 +71,11 @@ class RelationOverlay:
         return sorted((row for row in rows if incoming_order(row) > after), key=incoming_order)
 
     def _all_incoming(self, to_id: int, kind: str) -> Iterable[RelationRecord]:
-        after = ("", 0, -1)
-        while True:
+        def read(after: tuple[str, int, int]) -> list[RelationRecord]:
             page = self._base.relating(to_id, kind, None, after, _PAGE)
-            rows = [] if page is None else [row for row, _, _ in page.rows]
-            yield from rows
-            if len(rows) < _PAGE:
-                return
-            after = incoming_order(rows[-1])
+            return [] if page is None else [row for row, _, _ in page.rows]
+
+        return all_pages(read, ("", 0, -1), incoming_order, _PAGE)
 
     def _note(
         self, entity_id: int, kind: str, slot: int | None, rows: list[RelationRecord], *, incoming: bool = False

@@ -39,8 +39,6 @@ from metastore.transaction.line import InLine
 from metastore.transaction.one_at_a_time import OneAtATime
 from metastore.transaction.overlay import Overlay
 
-__all__ = ["Transaction", "effort_of", "run_transaction"]
-
 T = TypeVar("T")
 
 
@@ -81,7 +79,7 @@ class Transaction(Managers):
         self._overlook = False
         self._failed = False  # the block raised an error: its reads are validated, and nothing is written
         self._carry = False  # others have announced changes to entities that it writes
-        self.refused = self.queues = False
+        self.refused = self.is_in_line = False
         self.sent: UUID | None = None
         """The id of its operation, once it may have sent a commit."""
         self.began = 0.0
@@ -273,17 +271,14 @@ class Transaction(Managers):
         if cause == "name" and (pending := pending_name(self._outer.backend, commit)) is not None:
             raise pending  # another run would meet the same drop
         self.refused = True
-        changed = self._changed()
+        # the change that caused the conflict, as far as the user sees it
+        changed = self._overlay.changed(self._outer.backend if self._outer.access is not None else None)
         if self._line is not None:
             lost_on = None if changed is None else changed.id
-            self.queues = self._line.lost(commit, cause, self._overlay.addresses(), lost_on)
+            self.is_in_line = self._line.lost(commit, cause, self._overlay.addresses(), lost_on)
         if cause == "operation" and self._call.operation_id is not None:
             raise OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")
         raise _error(conflict, changed) from None
-
-    def _changed(self) -> Changed | None:
-        """Return the change that caused the conflict, as far as the user sees it."""
-        return self._overlay.changed(self._outer.backend if self._outer.access is not None else None)
 
     def _lapsed(self) -> VersionConflict:
         self.refused = True
@@ -325,7 +320,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
                 result = fn(transaction)
         except Exception as error:
             if transaction.refused:
-                raise Conflict("read", str(error), 0.0 if transaction.queues else None) from None
+                raise Conflict("read", str(error), 0.0 if transaction.is_in_line else None) from None
             raise
         finally:
             chained.ended()

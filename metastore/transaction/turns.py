@@ -12,12 +12,11 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from metastore.clock import Alive, Clock
-from metastore.combine.lane import Lane, Term
+from metastore.combine.handle import Term
+from metastore.combine.lane import Lane
 from metastore.errors import DeadlineExceeded
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket
-
-__all__ = ["Door", "door_at"]
 
 _STALE: Final = 0.1
 """A ticket that no thread used for longer may be gone (seconds)."""

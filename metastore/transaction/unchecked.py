@@ -10,8 +10,6 @@ from metastore.port.backend import Reads
 from metastore.transaction.one_at_a_time import OneAtATime
 from metastore.transaction.transaction import Transaction
 
-__all__ = ["unchecked"]
-
 
 def unchecked(tx: Transaction) -> Managers:
     """Return the managers of a transaction without its user's rights. Its commit requires what they read too."""

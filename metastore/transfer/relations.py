@@ -16,7 +16,7 @@ from metastore.errors import EntityAlreadyExists, EntityNotFound
 from metastore.kinds.relation import relation_doc, relation_named
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.relations.ends import EndOf, find_ends
-from metastore.managers.relations.writes import column_id, column_paths, event_of, path_of
+from metastore.managers.relations.writes import column_id, column_paths, event_of
 from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
@@ -197,10 +197,10 @@ def _one(
     if row is not None and (row.to_id == to_id or if_exists == "return"):
         return None
     if row is not None and if_exists == "error":
-        path = path_of(target)
+        path = target.path
         raise EntityAlreadyExists(path, f"line {wish.number}: {path} has another {line.kind} than in the file")
     check_in_use(target.chain[:-1])
-    event = event_of(relation, "create" if row is None else "alter", path_of(target), path_of(other))
+    event = event_of(relation, "create" if row is None else "alter", target.path, other.path)
     doc = relation_doc(to_id, column, line.value)
     version, row_id = (0, 0) if row is None else (row.version, row.id)
     return Relate(from_id, line.kind, slot, column, line.value, to_id, version, doc, event, row_id)

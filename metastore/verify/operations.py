@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from metastore.port.backend import TableSnapshot
 from metastore.port.intents import FORMAT, PENDING
+from metastore.port.snapshot import TableSnapshot
 from metastore.port.unreadable import reason
 from metastore.verify.history import changes_problem, time_problem
 from metastore.verify.steps import Together

@@ -19,9 +19,9 @@ from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 from metastore.governance.privileges import OWNER, effect_of
-from metastore.port.backend import TableSnapshot
 from metastore.port.format import RESTORED
 from metastore.port.note import read_note
+from metastore.port.snapshot import TableSnapshot
 from metastore.verify.violations import Violation
 
 __all__ = ["check_taken"]

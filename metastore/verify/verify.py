@@ -31,9 +31,10 @@ from metastore.errors import InvalidArgument
 from metastore.kinds.drop import DROP, is_drop_name, target_id
 from metastore.kinds.registry import KINDS
 from metastore.names import clean_name, fold
-from metastore.port.backend import Backend, TableSnapshot
+from metastore.port.backend import Backend
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.note import read_note
+from metastore.port.snapshot import TableSnapshot
 from metastore.verify.evidence import Evidence
 from metastore.verify.history import ChainReader, doc_problem, time_problem
 from metastore.verify.leases import LEASE, Fencing, check_lease

@@ -12,7 +12,7 @@ import pytest
 
 from metastore.combine import chain, writes
 from metastore.combine.chain import Chain, chain_at
-from metastore.combine.lane import Term
+from metastore.combine.handle import Term
 from metastore.combine.link import ChainLane, Rider
 from metastore.combine.writes import Writes
 from metastore.deadlines import until

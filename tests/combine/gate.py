@@ -16,7 +16,8 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.combine.combiner import Combiner
-from metastore.combine.lane import Lane, Term
+from metastore.combine.handle import Term
+from metastore.combine.lane import Lane
 from metastore.port.commit import Committed
 from metastore.port.intents import Entry
 

@@ -270,13 +270,13 @@ def test_alters_travel_although_a_function_cuts_their_chain(store: Store, monkey
 def test_functions_that_wait_behind_one_that_cut_do_not_lead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """They wait in line together, with one ticket: alters would wait for each one that leads."""
     monkeypatch.setattr(chained, "_UNFIT", LONGEST)
-    one, led, goes_alone = chain_of(store), list[object](), Chain.goes_alone
+    one, led, goes_alone = chain_of(store), list[object](), Chain.let_go_alone
 
     def noted(chain: Chain, seat: Any) -> Any:
         led.append(seat)
         return goes_alone(chain, seat)
 
-    monkeypatch.setattr(Chain, "goes_alone", noted)
+    monkeypatch.setattr(Chain, "let_go_alone", noted)
 
     def more(tx: Any) -> None:
         table = tx.tables.load(T0)

@@ -14,7 +14,8 @@ from typing import Any, SupportsIndex
 from metastore.aio.core import run
 from metastore.aio.port import AioClock
 from metastore.clock import Waker
-from metastore.combine.lane import PATIENCE, Handle, Lane
+from metastore.combine.handle import Handle
+from metastore.combine.lane import PATIENCE, Lane
 
 _MESSAGE = 0.025
 """How long one batch takes (seconds)."""

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from metastore.clock import Clock, ThreadWaker
-from metastore.combine.lane import Handle, Lane, Term
+from metastore.combine.handle import Handle, Term
+from metastore.combine.lane import Lane
 from metastore.errors import PoolExhausted
 from tests.combine.gate import LONGEST, held, until_waiting
 

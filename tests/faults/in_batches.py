@@ -297,7 +297,7 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Secrets: what is announced rests on the settings before the rename",
         "metastore/operation/seals.py",
-        "return replace(proposal, merge=_settled(merge, settled))",
+        "return replace(proposal, merge=merge)",
         "return proposal",
         "tests/secrets/test_renamed.py",
     ),

@@ -111,15 +111,12 @@ _READERS = (
     *(
         Fault(
             f"{database}: nobody knows what gc is about to delete",
-            where,
+            "metastore/port/records.py",
             "all(s == LIVE for s in states), PURGING in states, DROPPING in states)",
             "all(s == LIVE for s in states), False, DROPPING in states)",
             f"{_GC} tests/contract/test_drops_contract.py -k '(doomed or purged) and {database}'",
         )
-        for database, where in (
-            ("sqlite", "metastore/backends/sql/decode.py"),
-            ("memory", "metastore/backends/memory/reads.py"),
-        )
+        for database in ("sqlite", "memory")
     ),
     Fault(
         "a user's feed names other ends that it does not see",

@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 
 from metastore import database, migrations
 from metastore.port import format as port_format
-from metastore.port.backend import SCHEMA_FORMAT
+from metastore.port.format import SCHEMA_FORMAT
 
 __all__ = ["HEAD", "NEWER", "newer_program"]
 

@@ -14,7 +14,7 @@ import pytest
 import metastore as ms
 from metastore import migrations
 from metastore.migrations.versions import v0004_find
-from metastore.port.backend import SCHEMA_FORMAT
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.urls import parse_url
 from tests.contract.ground import dump
 from tests.migration.processes import Crowd

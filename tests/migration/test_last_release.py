@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import metastore as ms
-from metastore.port.backend import SCHEMA_FORMAT
+from metastore.port.format import SCHEMA_FORMAT
 from tests.past.trees import tree
 from tests.servers.process import wait_until
 

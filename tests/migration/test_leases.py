@@ -6,7 +6,7 @@ import pytest
 
 import metastore as ms
 from metastore import database, migrations
-from metastore.port.backend import SCHEMA_FORMAT
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.urls import parse_url
 from tests.contract.ground import dump
 from tests.migration.schema import catalog, connected, differences

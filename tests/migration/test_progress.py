@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 import metastore as ms
 from metastore import database, migrations
-from metastore.port.backend import SCHEMA_FORMAT
 from metastore.port.commit import Committed
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.port.intents import Entry, Mark
 from metastore.urls import parse_url
 from tests.contract.ground import dump

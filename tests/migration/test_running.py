@@ -19,7 +19,7 @@ from metastore.cli.app import run as cli
 from metastore.clock import SYSTEM
 from metastore.database import pending_revisions
 from metastore.migrations.sessions import MIGRATOR
-from metastore.port.backend import SCHEMA_FORMAT
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.urls import parse_url
 from tests.contract.ground import dump, prepare
 from tests.migration.processes import Crowd

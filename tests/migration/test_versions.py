@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import metastore as ms
-from metastore.port.backend import SCHEMA_FORMAT
+from metastore.port.format import SCHEMA_FORMAT
 from tests.concurrency.workers import Job, Team, Turn
 from tests.migration.newer import HEAD, NEWER, newer_program
 from tests.migration.schema import connected, run

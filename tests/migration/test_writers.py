@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 import metastore as ms
 from metastore import migrations
 from metastore.cli.app import run as cli
-from metastore.port.backend import SCHEMA_FORMAT
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.urls import parse_url
 from tests.migration.newer import NEWER, newer_program
 from tests.migration.schema import connected, run

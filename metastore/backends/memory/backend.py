@@ -25,9 +25,10 @@ from metastore.backends.memory.tables import Tables
 from metastore.backends.precondition import PreconditionFailed
 from metastore.clock import Clock
 from metastore.errors import StoreClosed, outcome_forgotten
-from metastore.port.backend import MOST_AHEAD, SCHEMA_FORMAT, TOMBSTONES_STAY
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.commit import Commit, CommitOutcome, Committed
 from metastore.port.conditions import DROPPED, PURGING
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
@@ -39,9 +40,6 @@ from metastore.port.stats import DatabaseStats
 from metastore.port.tickets import NOBODY, Line
 from metastore.port.upkeep import Gone, HistoryLimits
 from metastore.port.writes import Result
-
-__all__ = ["MemoryBackend"]
-
 
 T = TypeVar("T")
 

@@ -35,10 +35,8 @@ from metastore.port.conditions import (
 from metastore.port.intents import CLAIMABLE, FORMAT
 from metastore.port.leases import PUBLISHED, STAGED
 from metastore.port.note import note_below, note_of
-from metastore.port.records import Node, OwnedRecord, Record, Step
+from metastore.port.records import OwnedRecord, Record, Step
 from metastore.port.writes import Delete, Insert, Named, Put, Relate, Result, Update, Write
-
-__all__ = ["apply", "check_caller", "check_guards", "newest_dropped", "take_claim"]
 
 
 def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]:
@@ -243,8 +241,7 @@ class _Applying:
         found: Record | None = None
         stand = self._tables.live_child(named.parent_id, named.family, named.key)
         if stand is not None:
-            node = Node(stand.id, stand.kind, stand.name, stand.scope_version, stand.in_use, stand.fold)
-            found = Record((node,), *self._tables.bodies[stand.id])
+            found = Record((stand.node,), *self._tables.bodies[stand.id])
         return replace(self._update(of_found(write, found)), found=found)
 
     def _update(self, write: Update) -> Result:
@@ -316,10 +313,6 @@ class _Applying:
             raise PreconditionFailed("self", old.id, old.version)
         return old
 
-    def _note(self) -> str | None:
-        """Return the note of the next row: the first row keeps all of it, each other row the leases and the reason."""
-        return (note_of if self._ordinal == 0 else note_below)(self._commit)
-
     def _audit(self) -> tuple[str | None, int]:
         return self._commit.principal, self._now
 
@@ -348,7 +341,8 @@ class _Applying:
             in_use=stand and stand.in_use,
             doc=doc,
             digest=commit.caller.digest if commit.caller is not None and self._ordinal == 0 else None,
-            fences=self._note(),
+            # the first row keeps all of the note, each other row the leases and the reason
+            fences=(note_of if self._ordinal == 0 else note_below)(commit),
             other_id=other_id,
             other_path=event.other_path,
             **place,

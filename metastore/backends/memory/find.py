@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from metastore.backends.memory.tables import Stand, Tables
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import Known, Record
-from metastore.port.search import Container, Matches, Search, Sizes, Span
-
-__all__ = ["find", "sizes"]
+from metastore.port.search import Container, Matches, Search, Sizes, Span, matches
 
 
 def find(tables: Tables, search: Search, known_of: Callable[[int], Known | None]) -> Matches:
@@ -53,15 +50,6 @@ def _fitting(stand: Stand, search: Search, known_of: Callable[[int], Known | Non
     if known is None or not known.live or search.kind not in ("", stand.kind):
         return None
     above = [ROOT_ID, *(node.id for node in known.record.chain[:-1])]
-    fits = _like(search.glob, stand.name) or (_folds(known.record) and _like(search.folded, stand.key))
+    fits = matches(search.glob, stand.name) or (known.record.folded and matches(search.folded, stand.key))
     fits = fits and search.fragment in known.record.doc
     return known.record if fits and search.parent in (-1, stand.parent_id) and search.scope in above else None
-
-
-def _folds(record: Record) -> bool:
-    return len(record.chain) > 1 and record.chain[-2].fold
-
-
-def _like(glob: str, text: str) -> bool:
-    pattern = re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.fullmatch(pattern, text, re.DOTALL) is not None

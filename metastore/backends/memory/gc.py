@@ -11,8 +11,6 @@ from metastore.port.conditions import LIVE
 from metastore.port.records import Step
 from metastore.port.upkeep import HistoryLimits
 
-__all__ = ["needless", "next_seen", "with_names"]
-
 _NEVER = 1 << 62
 
 

@@ -17,8 +17,6 @@ from metastore.port.note import note_of_intent
 from metastore.port.records import Step
 from metastore.port.writes import Result
 
-__all__ = ["carry", "help_intents", "set_mark", "write_down"]
-
 
 def _above(tables: Tables, entity_id: int | None) -> Iterator[tuple[int, int]]:
     """Yield the id and the scope version of an entity, and of all its ancestors."""

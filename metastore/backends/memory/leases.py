@@ -28,8 +28,6 @@ from metastore.port.leases import (
 )
 from metastore.port.records import Step
 
-__all__ = ["MemoryLeases"]
-
 _LOOKS = 0.005
 
 

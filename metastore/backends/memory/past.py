@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from metastore.backends.memory.tables import Tables, Work
 from metastore.names import fold
-from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.past import ConsumerRow, NotKept, PastRow, PinRow, Way
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
-
-__all__ = ["MemoryPast", "MemoryReaders", "until"]
 
 
 def until(step: Step) -> int:
@@ -88,8 +86,7 @@ class MemoryPast:
         if not chain:  # the root
             return None
         record = Record(tuple(map(_node, chain)), *self._body(chain[-1]))
-        states = [s.state or 0 for s in chain]
-        return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
+        return Known.of(record, [s.state or 0 for s in chain])
 
     def children(
         self, at: int, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int

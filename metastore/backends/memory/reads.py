@@ -16,7 +16,7 @@ from metastore.backends.memory.tables import TAKEN, Body, MemorySnapshot, Stand,
 from metastore.clock import Clock
 from metastore.names import fold
 from metastore.port.backend import Guards
-from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.records import ROOT, Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, RowPage, Step
 from metastore.port.relations import Owning, Related, Relating, RelationRecord, end_of_known
 from metastore.port.rights import Chosen, RightRows, Whose
@@ -24,8 +24,6 @@ from metastore.port.search import Matches, Search, Sizes, Span
 from metastore.port.snapshot import TableSnapshot, Watermark
 from metastore.port.touched import Touch, Touched
 from metastore.port.unreadable import DEEPEST, too_deep
-
-__all__ = ["MemoryReads"]
 
 
 class MemoryReads:
@@ -94,7 +92,7 @@ class MemoryReads:
             stand = self._tables.live_child(above.id, family, fold(name) if above.fold else name)
             if stand is None:
                 return Resolved(tuple(nodes), None)
-            above = _node(stand)
+            above = stand.node
             nodes.append(above)
         return Resolved(tuple(nodes), Record(tuple(nodes), *self._tables.bodies[above.id]))
 
@@ -116,9 +114,8 @@ class MemoryReads:
             if len(chain) > DEEPEST:
                 raise too_deep(chain[0].kind, entity_id)
         chain.reverse()
-        record = Record(tuple([_node(s) for s in chain]), *self._tables.bodies[entity_id])
-        states = [s.state for s in chain]
-        return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
+        record = Record(tuple([s.node for s in chain]), *self._tables.bodies[entity_id])
+        return Known.of(record, [s.state for s in chain])
 
     def hold(self, guards: Guards) -> bool:
         with self._lock:
@@ -166,7 +163,7 @@ class MemoryReads:
             return last and self._child(last)
 
     def _child(self, stand: Stand) -> Child:
-        return Child(stand.key, _node(stand), stand.state, *self._tables.bodies[stand.id])
+        return Child(stand.key, stand.node, stand.state, *self._tables.bodies[stand.id])
 
     def _held(self, guards: Guards) -> bool:
         stands = self._tables.stands
@@ -289,7 +286,3 @@ class MemoryReads:
 
     def decided(self, watermark: Watermark) -> bool:
         return True
-
-
-def _node(stand: Stand) -> Node:
-    return Node(stand.id, stand.kind, stand.name, stand.scope_version, stand.in_use, stand.fold)

@@ -21,18 +21,6 @@ from metastore.port.relations import (
 )
 from metastore.port.writes import Relate
 
-__all__ = [
-    "check",
-    "delete_columns",
-    "delete_relations",
-    "related",
-    "related_page",
-    "relating",
-    "relations",
-    "sweep",
-    "write",
-]
-
 Find = Callable[[int], Known | None]
 
 

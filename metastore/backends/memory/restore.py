@@ -11,8 +11,6 @@ from metastore.port.records import OwnedRecord, Step
 from metastore.port.relations import RelationRecord
 from metastore.port.restore import COLUMNS, Ending, Row, Rows, raise_not_empty, raise_overtaken
 
-__all__ = ["MemoryRestorer", "require_empty"]
-
 Take = Callable[[Tables, int, str], None]
 """A function that gives the database these tables, gc's last position, and the epoch; raises if it is not empty."""
 

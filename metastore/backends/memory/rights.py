@@ -8,8 +8,6 @@ from metastore.backends.memory.tables import Stand, Tables
 from metastore.port.conditions import LIVE
 from metastore.port.rights import GrantRow, MembershipRow, RightRows, RoleRow, Whose
 
-__all__ = ["rights"]
-
 
 def rights(tables: Tables, whose: Whose, places: Collection[int], below: int | None) -> RightRows:
     """Return a user's rights at these entities, and at the children of ``below``."""

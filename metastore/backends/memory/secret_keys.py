@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from metastore.backends.memory.tables import Tables, Work
 from metastore.port.secret_keys import KeyRow, Redaction
 
-__all__ = ["MemorySecretKeys"]
-
 
 class MemorySecretKeys:
     """Keeps the promises of :class:`metastore.port.secret_keys.SecretKeys`."""

@@ -11,17 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET, SCHEMA_FORMAT
+from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING
-from metastore.port.format import RESTORED
+from metastore.port.format import RESTORED, SCHEMA_FORMAT
 from metastore.port.intents import PENDING
 from metastore.port.leases import LeaseRow, Staged
 from metastore.port.past import ConsumerRow, PinRow
-from metastore.port.records import OwnedRecord, Step
+from metastore.port.records import Node, OwnedRecord, Step
 from metastore.port.relations import RelationKey, RelationRecord
 from metastore.port.secret_keys import KeyRow
-
-__all__ = ["TAKEN", "Body", "MemorySnapshot", "Stand", "Tables", "Ticket", "Work"]
 
 T = TypeVar("T")
 OwnedKey = tuple[int, str, str]
@@ -48,6 +46,11 @@ class Stand(NamedTuple):
     marked_at: int | None = None
     marked_until: int | None = None
     quiet_until: int | None = None
+
+    @property
+    def node(self) -> Node:
+        """The entity as a step of a path."""
+        return Node(self.id, self.kind, self.name, self.scope_version, self.in_use, self.fold)
 
     def others_turn(self, now: int) -> bool:
         """Whether others have their turn. A turn that would last too long dates from before the clock was set back."""

@@ -10,8 +10,6 @@ from metastore.port.commit import Commit
 from metastore.port.tickets import LONGEST_GAP, TICKETS_STAY, Line
 from metastore.port.writes import Update
 
-__all__ = ["check_line", "check_tickets", "forget", "leave", "line", "queue"]
-
 
 def queue(tables: Tables, ids: Sequence[int], patience: float, now: int) -> int:
     """Take a ticket behind all existing tickets."""

@@ -19,15 +19,14 @@ from uuid import UUID
 
 from metastore.backends.postgres import members as sql
 from metastore.backends.postgres.parameters import Statement, plain
-from metastore.backends.postgres.silence import Asks, Judged, Silence
+from metastore.backends.postgres.silence import Judged, Silence
+from metastore.backends.sql.dialect import Fetch
 from metastore.clock import SYSTEM, Clock
 from metastore.deadlines import GRACE, cleaning, remaining
 from metastore.errors import DeadlineExceeded, MetastoreError
 from metastore.port.acknowledgement import Verdict, decide
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.members import NOTHING, Covered
-
-__all__ = ["Announcing", "Pass", "Unannounced"]
 
 T = TypeVar("T")
 
@@ -109,7 +108,7 @@ class _Kept(NamedTuple):
 class Announcing:
     """One process's knowledge of the members, and its announcements. Any number of threads may use it."""
 
-    def __init__(self, ask: Asks, timeout: float, clock: Clock = SYSTEM) -> None:
+    def __init__(self, ask: Fetch, timeout: float, clock: Clock = SYSTEM) -> None:
         self._ask, self._timeout, self._clock = ask, timeout, clock
         self.alone: Pass | None = None
         """The pass of each commit while this process sees no members; None: it has not looked, or members exist."""

@@ -60,8 +60,6 @@ from metastore.port.tickets import NOBODY, Line
 from metastore.port.writes import Insert, Update, Write
 from metastore.urls import Url
 
-__all__ = ["PostgresBackend"]
-
 T = TypeVar("T")
 
 _DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE datname = current_database())

@@ -13,8 +13,6 @@ from metastore.port.conditions import Guard
 from metastore.port.intents import Help
 from metastore.port.writes import Result, Update
 
-__all__ = ["CARRY", "HELP_MUST", "fits", "help_must", "outcome", "statement"]
-
 CARRY = without_comments(
     RESOLVING.format(
         # as in alter.py: another operation's mark lets the statement stop; so does an older ticket

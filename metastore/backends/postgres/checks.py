@@ -16,8 +16,6 @@ from metastore.port.commit import Commit
 from metastore.port.conditions import DROPPED, Absent, Children, Listing, Newest, Relations
 from metastore.port.writes import Update
 
-__all__ = ["checks"]
-
 # "Drop if it is empty" in one statement is wrong: it would check emptiness in the snapshot from before the wait for the
 # guard. A child that was committed meanwhile would become an orphan. The division by zero raises NOT_EMPTY. `leaving`:
 # entities that the same commit drops or moves away do not count.

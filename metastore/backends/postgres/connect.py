@@ -33,8 +33,6 @@ from metastore.errors import BackendUnavailable, DeadlineExceeded, StoreClosed
 from metastore.port.stats import PoolUse
 from metastore.urls import Url
 
-__all__ = ["AnotherRun", "Pool"]
-
 Rows = list[tuple[Any, ...]]
 
 # psycopg warns of errors that it ignores, such as a rollback on a connection that was cut; without this handler,

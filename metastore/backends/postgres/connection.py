@@ -21,8 +21,6 @@ from metastore.backends.postgres.settings import RUN
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining, stopping
 
-__all__ = ["Connection", "NothingSent", "OutOfTime"]
-
 T = TypeVar("T")
 
 _LOOKS = (0.005, 0.1)

@@ -14,8 +14,6 @@ from typing import Any, Final
 import psycopg
 from psycopg.errors import Diagnostic
 
-__all__ = ["Doubt", "Promoted", "Unconfirmed"]
-
 _WAITS: Final = ("SyncRepWaitForLSN", "syncrep.c")
 """The function, and the file, of PostgreSQL in which a commit waits for its replica.
 

@@ -11,8 +11,6 @@ from metastore.backends.postgres.read_errors import raise_read_error, refused_he
 from metastore.port.commit import Cause, Conflicted, Unknown
 from metastore.retry.classify import Consequence, of_sqlstate
 
-__all__ = ["CHECKS", "outcome"]
-
 CHECKS: dict[str | None, Cause] = {
     fragments.NOT_EMPTY: "not_empty",
     fragments.READ: "read",

@@ -17,45 +17,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from metastore.backends.sql.comments import without_comments
-from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET, SCHEMA_FORMAT
+from metastore.port.backend import LONGEST_QUIET, MOST_AHEAD, QUIET
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.port.intents import FORMAT
-
-__all__ = [
-    "ALL_FENCED",
-    "ALL_GUARDED",
-    "CLAIM",
-    "CONFIRM",
-    "CONFIRMS",
-    "DURABLE",
-    "FENCED",
-    "GENERATION",
-    "GENERATION_CHANGED",
-    "GUARDED",
-    "LAPSED",
-    "LEASE",
-    "MARKED",
-    "NOTED",
-    "NOT_EMPTY",
-    "NOW",
-    "NO_LEASES",
-    "OPERATION_COLUMNS",
-    "PATIENT",
-    "PENDING",
-    "PENDING_HERE",
-    "READ",
-    "STALE_ID",
-    "THEIR_TURN",
-    "TICKET",
-    "UNANNOUNCED",
-    "UNDER_LEASES",
-    "WRITER",
-    "LeaseParts",
-    "fails_if",
-    "fails_unless_seen",
-    "marked",
-    "pending_on",
-    "quiet",
-]
 
 # --- time and durability
 

@@ -26,8 +26,6 @@ from metastore.port.conditions import Expect, Guard
 from metastore.port.note import note_below, note_of
 from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
 
-__all__ = ["outcome", "statements"]
-
 _MANY = 100
 """With more rows, the server plans the statement at each call: a plan for a few rows compares each row with each."""
 

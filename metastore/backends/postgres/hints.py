@@ -20,8 +20,6 @@ from metastore.deadlines import remaining, until
 from metastore.errors import MetastoreError
 from metastore.port.feed import Hearing
 
-__all__ = ["FOLLOWED", "HINT", "hearing"]
-
 _CHANNEL: Final = "metastore_feed"
 _NAME: Final = "metastore follower"
 _BEGIN: Final = f"UNLISTEN *; LISTEN {_CHANNEL}; SET application_name = '{_NAME}'"

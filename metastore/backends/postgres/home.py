@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from metastore.port.feed import on_timeline
 
-__all__ = ["CACHED", "CLUSTER", "HIDDEN", "INFO", "NOTE", "START", "TIMELINE", "Home", "epoch_at"]
-
 TIMELINE = """(CASE WHEN pg_is_in_recovery() OR to_regproc('aurora_version') IS NOT NULL THEN 1
   ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END)"""
 """The number of the timeline on which a primary writes. (pg_control_checkpoint() tells it only after a checkpoint.)

@@ -14,15 +14,13 @@ from metastore.backends.postgres import lease_sql as sql
 from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.sending import attempt
-from metastore.backends.postgres.silence import Asks
+from metastore.backends.sql.dialect import Fetch
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
 from metastore.errors import MetastoreError
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.conditions import LeaseToken
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
-
-__all__ = ["PostgresLeases"]
 
 _LAST = (1 << 63) - 1
 """The ticket of a client that is in no queue: every waiter is ahead."""
@@ -72,7 +70,7 @@ class TakeRow(NamedTuple):
 class PostgresLeases:
     """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
 
-    def __init__(self, pool: Pool, ask: Asks, send: Sending) -> None:
+    def __init__(self, pool: Pool, ask: Fetch, send: Sending) -> None:
         self._pool, self._ask, self._send = pool, ask, send
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:

@@ -13,8 +13,6 @@ import psycopg
 from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.retry.classify import Consequence, of_sqlstate
 
-__all__ = ["Listening", "Translated"]
-
 
 class Translated:
     """Turn errors of the driver into ours."""
@@ -36,7 +34,7 @@ class Listening:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
         self._heard: list[str] = []
-        connection.add_notify_handler(self._note)
+        connection.add_notify_handler(lambda notice: self._heard.append(notice.payload))
         self._woken, self._wakes = os.pipe()
         os.set_blocking(self._wakes, False)
         self._closing = threading.RLock()  # a signal's handler that closes the store may interrupt a call to wake()
@@ -45,9 +43,6 @@ class Listening:
         for source in (connection.pgconn.socket, self._woken):
             self._selector.register(source, selectors.EVENT_READ)
         self._open = True
-
-    def _note(self, notice: psycopg.Notify) -> None:
-        self._heard.append(notice.payload)
 
     def wait(self, seconds: float) -> None:
         """Wait until a notification arrives, or another thread calls :meth:`wake`, for this long at most."""

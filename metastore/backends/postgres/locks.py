@@ -6,8 +6,6 @@ from itertools import groupby
 
 from metastore.backends.postgres.parameters import Statement, plain
 
-__all__ = ["LOCK_ENTITIES", "LOCK_GUARDS", "PATIENCE", "lock_in_order", "mixed"]
-
 # FOR UPDATE waits for all sharers, and makes new ones wait: a later check in this transaction stays true until the
 # commit. It does not raise the scope version, so that a sharer that waited may go on.
 LOCK_GUARDS = {

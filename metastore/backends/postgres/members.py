@@ -18,21 +18,11 @@ from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.listening import Listening, Translated
 from metastore.backends.postgres.parameters import Row, plain
-from metastore.backends.postgres.silence import Asks, Silence
+from metastore.backends.postgres.silence import Silence
 from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.dialect import Fetch
 from metastore.clock import SYSTEM
 from metastore.port.members import Announcement, Covered, MemberRow, Membership, Wake
-
-__all__ = [
-    "ANNOUNCE",
-    "ANNOUNCED",
-    "ANY_MEMBERS",
-    "FORGET",
-    "GENERATION_NOW",
-    "WITHDRAW",
-    "PostgresMembers",
-    "announce_parameters",
-]
 
 CHANNEL: Final = "metastore_cache"
 _ASYNCHRONOUS = "set_config('synchronous_commit', 'off', true) IS NOT NULL"
@@ -128,7 +118,7 @@ FORGET = f"""DELETE FROM cache_announcement WHERE id IN (SELECT id FROM cache_an
 class PostgresMembers:
     """Keeps the promises of :class:`metastore.port.members.MemberRows`."""
 
-    def __init__(self, pool: Pool, ask: Asks, silence: Silence) -> None:
+    def __init__(self, pool: Pool, ask: Fetch, silence: Silence) -> None:
         self._pool, self._ask, self._silence = pool, ask, silence
 
     def wake(self) -> Wake:

@@ -12,8 +12,6 @@ from metastore.port.leases import fences
 from metastore.port.note import note_of
 from metastore.port.writes import Insert, Update
 
-__all__ = ["Row", "Statement", "guards", "leases", "of_one", "patience", "plain", "texts"]
-
 Row = tuple[Any, ...]
 
 

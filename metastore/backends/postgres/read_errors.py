@@ -17,8 +17,6 @@ from metastore.errors import (
 )
 from metastore.retry.classify import Consequence, of_sqlstate
 
-__all__ = ["first_line", "raise_read_error", "refused_here"]
-
 _OF_THE_CLIENT: Final = (psycopg.InterfaceError, psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError)
 
 

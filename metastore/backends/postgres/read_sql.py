@@ -16,8 +16,6 @@ from metastore.cached import cached_property
 from metastore.port.conditions import LIVE
 from metastore.port.unreadable import DEEPEST
 
-__all__ = ["READ", "each"]
-
 
 def each(table: str, alias: str, condition: str) -> str:
     """Look up in ``table`` by ``condition`` for each row to the left."""
@@ -61,7 +59,7 @@ FROM up LEFT JOIN {each("entity", "e", "e.id = up.id AND up.height = 0")} ON tru
 WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
 
     def _among(self, only: bool, few: bool) -> tuple[str, str]:
-        ids = self.dialect.chosen
+        ids = self.dialect.select_chosen
         if only and few:
             return f"({ids}) w CROSS JOIN {each('guard', 'g', 'g.id = w.id')}", ""
         # CASE: a hash table of the ids is asked for each child in the order of names, and no join takes its place
@@ -80,7 +78,7 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
     def owned_by_name(self) -> str:
         wanted = "o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name"
         found = self.dialect.each("owned", "o", wanted)
-        return self.dialect.statement(f"SELECT w.n, {OWNED} FROM {self.dialect.owned} {found}")
+        return self.dialect.statement(f"SELECT w.n, {OWNED} FROM {self.dialect.w_owned} {found}")
 
     @cached_property
     def named_steps(self) -> str:
@@ -113,16 +111,16 @@ READ = _PostgresRead(
         distinct="DISTINCT ON (c.key, c.entity_id)",
         held="""SELECT count(*) FROM guard WHERE id = ANY(%(guard_ids)s::bigint[])
     AND scope_version = (%(guard_scopes)s::bigint[])[array_position(%(guard_ids)s::bigint[], id)]""",
-        ids="SELECT unnest(%(ids)s::bigint[])",
-        chosen="SELECT unnest(%(chosen)s::bigint[]) AS id",
-        wanted="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
-        places="unnest(:places::bigint[]) AS w(id)",
-        names="unnest(%(names)s::text[]) AS w(name)",
-        slots="unnest(%(from_ids)s::bigint[], %(slots)s::bigint[]) AS w(from_id, slot)",
-        owned="unnest(%(owner_ids)s::bigint[], %(names)s::text[]) WITH ORDINALITY AS w(owner_id, name, n)",
-        families="g.family = ANY(:families::text[])",
-        kinds="(:kinds::text[] IS NULL OR n.kind = ANY(:kinds::text[]))",
-        many=lambda columns: (
+        select_ids="SELECT unnest(%(ids)s::bigint[])",
+        select_chosen="SELECT unnest(%(chosen)s::bigint[]) AS id",
+        w_ids="(SELECT unnest(%(ids)s::bigint[]) AS id) AS w",
+        w_places="unnest(:places::bigint[]) AS w(id)",
+        w_names="unnest(%(names)s::text[]) AS w(name)",
+        w_slots="unnest(%(from_ids)s::bigint[], %(slots)s::bigint[]) AS w(from_id, slot)",
+        w_owned="unnest(%(owner_ids)s::bigint[], %(names)s::text[]) WITH ORDINALITY AS w(owner_id, name, n)",
+        in_families="g.family = ANY(:families::text[])",
+        in_kinds="(:kinds::text[] IS NULL OR n.kind = ANY(:kinds::text[]))",
+        w_paths=lambda columns: (
             f"unnest({', '.join(['%(start)s::bigint[]', *[f'%({c})s::text[]' for c in columns]])}) WITH ORDINALITY"
             f" AS w(start, {', '.join(columns)}, n)"
         ),

@@ -11,13 +11,12 @@ from metastore.backends.postgres.connect import Pool
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.postgres.sending import attempt
 from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.dialect import Fetch
 from metastore.clock import SYSTEM
 from metastore.errors import BackendUnavailable, DeadlineExceeded, OutcomeUnknown
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.past import ConsumerRow, NotKept, PinRow
 from metastore.port.records import Step
-
-__all__ = ["PostgresReaders"]
 
 # inserted with what the statement did: a second sending waits for the first one, and fails if that was applied
 _KEPT = f"""kept AS (
@@ -62,7 +61,7 @@ class PostgresReaders:
     def __init__(
         self,
         pool: Pool,
-        fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]],
+        fetch: Fetch,
         confirm: Callable[[UUID], list[Step]],
     ) -> None:
         self._pool, self._fetch, self._confirm = pool, fetch, confirm

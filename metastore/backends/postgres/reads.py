@@ -26,12 +26,11 @@ from metastore.backends.postgres.read_sql import READ as _READ
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.postgres.settings import LASTING
 from metastore.backends.postgres.snapshots import Snapshot
-from metastore.backends.sql.decode import lookup_parameters, owned_record, resolved, step
+from metastore.backends.sql.decode import lookup_parameters, resolved, step
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.find import like_of
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.questions import Questions, Texts
-from metastore.backends.sql.relations import relations
 from metastore.backends.sql.touched import touched_sql
 from metastore.deadlines import until
 from metastore.names import fold
@@ -45,8 +44,6 @@ from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touch, Touched
 from metastore.retry.classify import Consequence, of_sqlstate
 from metastore.urls import Url
-
-__all__ = ["PostgresReads"]
 
 T = TypeVar("T")
 
@@ -143,12 +140,12 @@ class PostgresReads(Questions):
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         parameters = {"owner_ids": list(owner_ids), "names": list(names), "kind": kind}
-        by_number = {row[0]: owned_record(row[1:]) for row in self._rows(_READ.owned_by_name, parameters)}
+        by_number = {row[0]: OwnedRecord(*row[1:]) for row in self._rows(_READ.owned_by_name, parameters)}
         return [by_number.get(n + 1) for n in range(len(names))]
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         where = {"kind": kind, "from_ids": [s[0] for s in slots], "slots": [s[1] for s in slots]}
-        return relations(self._rows(_TEXTS.relations, where))
+        return [RelationRecord(*row) for row in self._rows(_TEXTS.relations, where)]
 
     def steps(self, operation_id: UUID) -> list[Step]:
         return [step(row) for row in self._rows(_READ.steps, {"operation_id": operation_id})]

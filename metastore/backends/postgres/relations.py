@@ -16,18 +16,6 @@ from metastore.backends.sql.comments import without_comments
 from metastore.port.conditions import Relations
 from metastore.port.writes import Relate
 
-__all__ = [
-    "DELETE_COLUMNS",
-    "DELETE_MISSING",
-    "DELETE_RELATIONS",
-    "DONE_RELATIONS",
-    "LOCKED_RELATIONS",
-    "OWN_RELATIONS",
-    "RELATION_WRITES",
-    "check",
-    "parameters",
-]
-
 # --- the parts of a commit
 
 LOCKED_RELATIONS = without_comments("""

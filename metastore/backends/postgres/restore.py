@@ -21,10 +21,10 @@ from metastore.backends.postgres.settings import LASTING
 from metastore.backends.sql.newest import COMPLETE_NEWEST
 from metastore.errors import InvalidArgument
 from metastore.port.conditions import ROOT_ID
+from metastore.port.format import RESTORING
 from metastore.port.members import Covered
 from metastore.port.restore import (
     NEVER,
-    RESTORING,
     Ending,
     Row,
     Rows,
@@ -36,8 +36,6 @@ from metastore.port.restore import (
     stored,
     under_way,
 )
-
-__all__ = ["PostgresRestorer"]
 
 # each entity, and each owner of rows, has a guard
 _EMPTY = "SELECT NOT EXISTS (SELECT FROM guard WHERE id <> 0) AND NOT EXISTS (SELECT FROM operation)"

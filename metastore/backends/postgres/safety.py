@@ -15,8 +15,6 @@ from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.clock import Clock
 from metastore.urls import Url
 
-__all__ = ["RIGHTS", "Answers", "ask"]
-
 _ALL: Final = "SELECT INSERT UPDATE DELETE"
 RIGHTS: Final = {
     **dict.fromkeys(

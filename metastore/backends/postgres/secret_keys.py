@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from metastore.backends.postgres.fragments import DURABLE, NOW
 from metastore.backends.sql.comments import without_comments
+from metastore.backends.sql.dialect import Fetch
 from metastore.port.secret_keys import KeyRow, Redaction
 
 __all__ = ["ADD", "REDACT", "REWRAP", "PostgresSecretKeys"]
@@ -33,7 +33,7 @@ RETURNING 1""")
 class PostgresSecretKeys:
     """Keeps the promises of :class:`metastore.port.secret_keys.SecretKeys`."""
 
-    def __init__(self, fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]) -> None:
+    def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
 
     def rows(self) -> list[KeyRow]:

@@ -17,8 +17,6 @@ from metastore.backends.postgres.settings import AHEAD
 from metastore.backends.postgres.wire import numbered
 from metastore.port.commit import CommitOutcome, Conflicted, Unknown
 
-__all__ = ["Sender", "attempt", "rows_of_writes"]
-
 
 class Sender:
     """The sender of commits.
@@ -52,12 +50,8 @@ class Sender:
             rows = self._pool.fetch(one.text, one.parameters, lambda c: rows_of_each(c, statements, run)[0], run)
             if len(rows) != 1:
                 raise psycopg.DatabaseError(f"an answer of one row has {len(rows)}")
-        except psycopg.errors.LockNotAvailable as error:
-            return self._failed(error) if patience is None else Conflicted("busy")
-        except AnotherRun:
-            return Conflicted("serialization")
         except psycopg.Error as error:
-            return self._failed(error)
+            return self._failed(error, patience)
         return outcome(rows[0])
 
     def several(
@@ -79,12 +73,8 @@ class Sender:
             with self._pool.connection() as connection:
                 self._pool.check_run(connection, run)
                 rows = rows_of_writes(connection, statements, run)
-        except psycopg.errors.LockNotAvailable as error:
-            return self._failed(error) if patience is None else Conflicted("busy")
-        except AnotherRun:
-            return Conflicted("serialization")
         except psycopg.Error as error:
-            return self._failed(error)
+            return self._failed(error, patience)
         return outcome(rows)
 
     def batch(
@@ -114,7 +104,11 @@ class Sender:
         behind, pooled = told and told[:2], partial(rows_of_each, statements=sent, run=run)
         return self._pool.send([one[:2] for one in sent], pooled, run, behind, prepared=prepared)
 
-    def _failed(self, error: psycopg.Error) -> Conflicted | Unknown:
+    def _failed(self, error: psycopg.Error, patience: int | None = None) -> Conflicted | Unknown:
+        if isinstance(error, AnotherRun):
+            return Conflicted("serialization")
+        if isinstance(error, psycopg.errors.LockNotAvailable) and patience is not None:
+            return Conflicted("busy")
         outcome = errors.outcome(error)
         if isinstance(outcome, Unknown):
             self._pool.forget()

@@ -15,18 +15,6 @@ import psycopg
 from metastore.errors import BackendRefused, InvalidArgument
 from metastore.urls import Url
 
-__all__ = [
-    "AHEAD",
-    "ASKED",
-    "LASTING",
-    "PRIMARY",
-    "SESSION",
-    "check_encoding",
-    "check_session",
-    "leads_to_several",
-    "options_of",
-]
-
 _SETTINGS = {
     # READ COMMITTED: a statement that waited for a lock looks at the newest row again
     "default_transaction_isolation": "'read committed'",

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
 
 from metastore.backends.postgres.fragments import DURABLE
 from metastore.backends.postgres.parameters import Row
+from metastore.backends.sql.dialect import Fetch
 from metastore.clock import Clock
 from metastore.port.acknowledgement import Answer
-
-__all__ = ["ACKNOWLEDGED", "EVERY_TRANSACTION", "EVICT", "Asks", "Judged", "Silence"]
-
-Asks = Callable[[str, dict[str, Any]], list[Row]]
 
 DRIFT: Final = 0.01
 """How far two clocks may drift apart, as a part of the time that passes."""
@@ -55,7 +52,7 @@ class Silence:
         """Continue in a forked child: a thread of the parent may hold the lock. The clock is the same."""
         self._lock = threading.Lock()
 
-    def answers(self, ask: Asks, xid: int) -> dict[Judged, Answer]:
+    def answers(self, ask: Fetch, xid: int) -> dict[Judged, Answer]:
         """Return for each member whether it has acknowledged a transaction, and whether its lease is over."""
         members = ask(ACKNOWLEDGED, {"xid": xid})
         return self.noted(members, self._clock.monotonic())
@@ -79,14 +76,14 @@ class Silence:
                 del seen[key]
         return answers
 
-    def give_up(self, ask: Asks, member: Judged) -> bool:
+    def give_up(self, ask: Fetch, member: Judged) -> bool:
         """Remove a member whose lease is over; return whether it was removed: a member that has renewed since stays."""
         gone = bool(ask(EVICT, member._asdict()))
         if gone:
             _log.warning("the cache's member %d did not renew for its ttl: it is not waited for any more", member.id)
         return gone
 
-    def give_up_silent(self, ask: Asks) -> int:
+    def give_up_silent(self, ask: Fetch) -> int:
         """Remove all members whose lease is over; return how many members were there."""
         answers = self.answers(ask, EVERY_TRANSACTION)
         for member, answer in answers.items():

@@ -11,8 +11,6 @@ from metastore.backends.postgres.home import CACHED
 from metastore.backends.sql import snapshot as verify_sql
 from metastore.clock import process_id
 
-__all__ = ["Snapshot"]
-
 _AMONG = "= ANY(%(ids)s::bigint[])"
 
 

@@ -14,21 +14,6 @@ from metastore.backends.postgres.parameters import Row, plain
 from metastore.backends.sql.comments import without_comments
 from metastore.port.tickets import LONGEST_GAP, TICKETS_STAY, Line
 
-__all__ = [
-    "CHANNEL",
-    "FORGET_TICKETS",
-    "LEAVE",
-    "LINE",
-    "PASSED",
-    "QUEUE",
-    "SOON",
-    "in_line",
-    "leave_parameters",
-    "line",
-    "line_of",
-    "queue_parameters",
-]
-
 CHANNEL = "('metastore_turn_' || 'ticket'::regclass::oid)"
 """Where notices are sent: the table's number keeps two stores in one database apart."""
 

@@ -20,8 +20,6 @@ from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.relations import Sweep
 from metastore.port.upkeep import Gone, HistoryLimits
 
-__all__ = ["PostgresUpkeep"]
-
 _DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
 _PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW.format(among="= ANY(%(ids)s::bigint[])"), "%(name)s")

@@ -34,8 +34,6 @@ from metastore.port.batches import Batch
 from metastore.port.commit import Commit
 from metastore.port.intents import PENDING
 
-__all__ = ["LISTEN", "TELL", "Waking", "told_by", "told_by_batch", "told_by_leaving"]
-
 _AGAIN: Final = 1.0
 """If a process waits again within this time, it begins to listen (seconds)."""
 _LINGERS: Final = 5.0

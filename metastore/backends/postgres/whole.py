@@ -16,8 +16,6 @@ from metastore.backends.sql.tables import metadata
 from metastore.port.format import SCHEMA_FORMAT
 from metastore.urls import Url
 
-__all__ = ["TRIGGERS", "lacking"]
-
 TRIGGERS: Final = ("operation_announced", "guard_scope_bump", "operation_writer", "info_writer", "info_writer_cleared")
 _TABLES = (
     "SELECT 'the table ' || name || ' is missing' FROM unnest(%(names)s::text[]) name WHERE to_regclass(name) IS NULL"

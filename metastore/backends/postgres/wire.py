@@ -30,8 +30,6 @@ from psycopg.pq import ExecStatus, Format, TransactionStatus
 
 from metastore.backends.postgres.connection import Connection
 
-__all__ = ["Wire", "numbered"]
-
 _NAMED = re.compile(r"%\((\w+)\)s")
 _BEFORE = 2
 """How often a statement is executed before it is prepared."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["without_comments"]
-
 _COMMENT_LINE = re.compile(r"^[ \t]*--.*\n", re.MULTILINE)
 
 

@@ -10,34 +10,19 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from metastore.names import fold
-from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
+from metastore.port.conditions import ROOT_ID
 from metastore.port.intents import PENDING
-from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Pending, Record, Resolved, RowPage, Step
+from metastore.port.records import Child, Known, Lookup, Node, Pending, Record, Resolved, RowPage, Step
 from metastore.port.search import Container, Matches, Search
 from metastore.port.tickets import NOBODY, Line
 from metastore.port.unreadable import DEEPEST, too_deep
-
-__all__ = [
-    "chains_of",
-    "child",
-    "entities_by_id",
-    "find_parameters",
-    "found",
-    "lookup_parameters",
-    "owned_record",
-    "page",
-    "pending",
-    "resolved",
-    "step",
-    "steps_of_json",
-    "ways_down",
-]
 
 T = TypeVar("T")
 Row = Sequence[Any]
 
 
-def _node(row: Row, at: int) -> Node:
+def node(row: Row, at: int) -> Node:
+    """Return the node in the six columns of a row that begin there."""
     return Node(row[at], row[at + 1], row[at + 2], row[at + 3], bool(row[at + 4]), bool(row[at + 5]))
 
 
@@ -63,7 +48,7 @@ def resolved(row: Row | None, depth: int) -> Resolved:
     for at in range(0, 6 * depth, 6):
         if row[at] is None:
             return Resolved(tuple(nodes), None)
-        nodes.append(_node(row, at))
+        nodes.append(node(row, at))
     chain = tuple(nodes)
     return Resolved(chain, Record(chain, *row[6 * depth :]))
 
@@ -75,9 +60,8 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
         chain = list(group)
         if len(chain) > DEEPEST:
             raise too_deep(chain[-1][3], wanted)
-        record = Record(tuple([_node(row, 2) for row in chain]), *chain[-1][8:])
-        states = [row[1] for row in chain]
-        known[wanted] = Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
+        record = Record(tuple([node(row, 2) for row in chain]), *chain[-1][8:])
+        known[wanted] = Known.of(record, [row[1] for row in chain])
     return [known.get(i) for i in ids]
 
 
@@ -88,7 +72,7 @@ def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, 
     """
     nodes, parents = dict[int, Node](), dict[int, int]()
     for row in rows:
-        nodes[row[0]], parents[row[0]] = _node(row, 0), row[6]
+        nodes[row[0]], parents[row[0]] = node(row, 0), row[6]
     ways = ways_down(ids, parents, circles=True)
     return {i: tuple([nodes[at] for at in down]) for i, down in ways.items()}
 
@@ -146,7 +130,7 @@ def _nodes(text: str) -> tuple[Node, ...]:
 
 def child(row: Row) -> Child:
     """Return a child from (key, node, state, entity)."""
-    return Child(row[0], _node(row, 1), *row[7:])
+    return Child(row[0], node(row, 1), *row[7:])
 
 
 def page(rows: Sequence[Row], guards: int, decode: Any) -> RowPage[Any]:
@@ -154,11 +138,6 @@ def page(rows: Sequence[Row], guards: int, decode: Any) -> RowPage[Any]:
     if not rows or rows[0][0] != guards:
         return RowPage(False, [])
     return RowPage(True, [decode(row[1:]) for row in rows if row[1] is not None])
-
-
-def owned_record(row: Row) -> OwnedRecord:
-    """Return an owned row."""
-    return OwnedRecord(*row)
 
 
 def step(row: Row) -> Step:

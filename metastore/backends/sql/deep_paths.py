@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from metastore.port.backend import Guards
 from metastore.port.records import Lookup, Node, Resolved
 
-__all__ = ["DEEP", "resolve_deep"]
-
 DEEP = 40
 """The longest path that is resolved in one statement; SQLite joins at most 64 tables."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from metastore.backends.sql.comments import without_comments
 
-__all__ = ["Dialect", "from_named"]
+Fetch = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]
+"""A function that runs a statement with named parameters, and returns its rows."""
 
 
 def from_named(sql: str, parameter: str) -> str:
@@ -42,25 +44,25 @@ class Dialect:
     """The word that selects distinct rows ``c`` in the order of key and id, without reading all of them first."""
     held: str
     """A sub-select that counts the guards in ``:guards…`` that hold."""
-    ids: str
+    select_ids: str
     """A sub-select of the ids in the parameter ``:ids``."""
-    chosen: str
+    select_chosen: str
     """A sub-select of the ids in the parameter ``:chosen``."""
-    wanted: str
+    w_ids: str
     """A table ``w`` of (id) from the parameter ``:ids``."""
-    places: str
+    w_places: str
     """A table ``w`` of (id) from the parameter ``:places``."""
-    names: str
+    w_names: str
     """A table ``w`` of (name) from the parameter ``:names``."""
-    slots: str
+    w_slots: str
     """A table ``w`` of (from_id, slot) from the parameters of many relations."""
-    owned: str
+    w_owned: str
     """A table ``w`` of (n, owner_id, name) from the parameters of many owned rows."""
-    families: str
+    in_families: str
     """Whether ``g.family`` is among the parameter ``:families``."""
-    kinds: str
+    in_kinds: str
     """Whether ``n.kind`` is among the parameter ``:kinds``, or that is NULL."""
-    many: Callable[[Sequence[str]], str]
+    w_paths: Callable[[Sequence[str]], str]
     """A table ``w`` of the rows in the parameters of ``past.Many``: ``start`` (an id), and these columns (texts)."""
 
     def statement(self, sql: str) -> str:

@@ -14,8 +14,6 @@ from metastore.backends.sql.dialect import Dialect
 from metastore.backends.sql.reads import ENTITY
 from metastore.port.unreadable import DEEPEST
 
-__all__ = ["FindSql", "glob_of", "like_of"]
-
 _SCANNED = "g.id, g.parent_id, g.kind, g.name, g.key, g.fold"
 _NAMES = f"""SELECT {_SCANNED}, g.name AS a, g.id AS b FROM guard g
   WHERE g.state = 0 AND g.id <> 0 AND (g.name, g.id) > (:after_name, :after_id) AND g.name < :before
@@ -54,11 +52,11 @@ class FindSql:
         one = "g.family = :family AND g.key > :after_key AND g.key < :before"
         part = one if family else "(g.family, g.key) > (:after_family, :after_key)"
         each = self.dialect.each("guard", "g", f"g.state = 0 AND g.id <> 0 AND g.parent_id = w.id AND {part}")
-        return self._statement(_BELOW_ALL.format(places=self.dialect.places, each=each), self._all_scanned())
+        return self._statement(_BELOW_ALL.format(places=self.dialect.w_places, each=each), self._all_scanned())
 
     def sizes(self, *, families: bool) -> str:
         """Count names in a range, and the entities below an entity (only in some ``families``), each up to a limit."""
-        only = f" AND {self.dialect.families}" if families else ""
+        only = f" AND {self.dialect.in_families}" if families else ""
         below = self.dialect.each("guard", "g", f"g.parent_id = w.id AND g.state = 0{only}")
         return self.dialect.statement(f"""SELECT (SELECT count(*) FROM (SELECT 1 FROM guard g
     WHERE g.state = 0 AND g.id <> 0 AND g.name >= :begin AND g.name < :before LIMIT :most_names) n),

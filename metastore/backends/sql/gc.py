@@ -7,20 +7,6 @@ from metastore.backends.sql.dialect import from_named
 from metastore.port.conditions import DROPPED, PURGING
 from metastore.port.format import SCHEMA_FORMAT
 
-__all__ = [
-    "BELOW",
-    "DROPPED_BEFORE",
-    "FORGET_PINS",
-    "POSTGRES_DELETE_ENTITIES",
-    "POSTGRES_DELETE_STEPS",
-    "POSTGRES_PAST_FROM",
-    "PURGING_ROOTS",
-    "SQLITE_DOOMED",
-    "SQLITE_LOOKED_AT",
-    "SQLITE_NAMED",
-    "SQLITE_NEEDLESS",
-]
-
 # "state <> 0" beside the state that is meant: the partial index guard_gone needs it. Listed in its order, a page goes
 # on where the last one ended, and no page reads live entities.
 _GONE = """SELECT parent_id, family, key, id FROM guard WHERE state <> 0 AND state = {}

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from metastore.errors import PoolExhausted
 
-__all__ = ["Limits"]
-
 
 class Limits(NamedTuple):
     """How many connections there may be, and how long a call waits for one (seconds); None: until its deadline."""

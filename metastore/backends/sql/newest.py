@@ -10,8 +10,6 @@ from typing import Final
 
 from metastore.port.format import SCHEMA_FORMAT
 
-__all__ = ["COMPLETE_NEWEST"]
-
 _LACKS: Final = """(operation.parent_id IS NULL
   -- two runs of gc (format 10) at once left rows under a name that no step took
   OR operation.key IS NULL AND operation.state = 0 AND (SELECT collected_seq FROM info) > 0

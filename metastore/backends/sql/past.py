@@ -17,20 +17,17 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from metastore.backends.sql.decode import lookup_parameters, resolved, step, ways_down
+from metastore.backends.sql.decode import child, lookup_parameters, node, resolved, step, ways_down
 from metastore.backends.sql.deep_paths import DEEP
+from metastore.backends.sql.dialect import Fetch
 from metastore.backends.sql.past_sql import columns_of
 from metastore.backends.sql.questions import Texts
-from metastore.port.conditions import DROPPING, LIVE, PURGING, ROOT_ID
+from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.past import NotKept, PastRow, Way
 from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Record, Resolved, Step
 from metastore.port.unreadable import DEEPEST, too_deep
 
-__all__ = ["SqlPast", "as_json", "rows_as_json"]
-
 Row = tuple[Any, ...]
-Fetch = Callable[[str, dict[str, Any]], list[Row]]
-"""A function that runs a statement with named parameters, and returns its rows."""
 Many = Callable[[Sequence[str], Sequence[dict[str, Any]]], dict[str, Any]]
 """A function that returns the parameters of ``PastSql.many`` from the columns and the rows."""
 _LAST = 1 << 62
@@ -95,7 +92,7 @@ class SqlPast:
     ) -> list[Child]:
         after_id = _LAST if state == LIVE and after[0] else after[1]
         rows = self._below(self._sql.children, at, parent_id, kind, family, state, (after[0], after_id), limit)
-        return [Child(row[0], _node(row, 1), *row[7:]) for row in rows]
+        return list(map(child, rows))
 
     def _below(
         self,
@@ -174,19 +171,14 @@ class SqlPast:
             raise NotKept(self.since())
 
 
-def _node(row: Sequence[Any], at: int) -> Node:
-    return Node(row[at], row[at + 1], row[at + 2], row[at + 3], bool(row[at + 4]), bool(row[at + 5]))
-
-
 def _known(wanted: int, rows: list[Row]) -> Known | None:
     """Return an entity from the rows that lead down to it; None: an ancestor is gone, or the id is an owned row's."""
     if len(rows) > DEEPEST:
         raise too_deep(rows[-1][4], wanted)
     if rows[0][2] != ROOT_ID or rows[-1][6] is None:
         return None
-    record = Record(tuple([_node(row, 3) for row in rows]), *rows[-1][9:])
-    states = [row[1] for row in rows]
-    return Known(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
+    record = Record(tuple([node(row, 3) for row in rows]), *rows[-1][9:])
+    return Known.of(record, [row[1] for row in rows])
 
 
 def as_json(values: Sequence[int] | Sequence[str]) -> str:

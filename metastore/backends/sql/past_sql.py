@@ -10,8 +10,6 @@ from metastore.cached import cached_property
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.unreadable import DEEPEST
 
-__all__ = ["PastSql", "columns_of"]
-
 _VISIBLE = "{0}.seq <= :at AND ({0}.through IS NULL OR {0}.through <= :at)"
 _VERSION = f"""(SELECT v.version FROM operation v WHERE v.entity_id = {{}} AND v.version > 0
     AND {_VISIBLE.format("v")} ORDER BY v.version DESC LIMIT 1)"""
@@ -51,7 +49,7 @@ class PastSql:
         """Paths of ``depth`` names: of each its nodes, and the entity of the last, or the row of another table."""
         nodes = ", ".join(_NODE.format(f"g{n}") for n in range(1, depth + 1))
         levels = "\n".join(self._level(n) for n in range(1, depth + 1))
-        wanted = self.dialect.many(columns_of(depth))
+        wanted = self.dialect.w_paths(columns_of(depth))
         sql = f"""SELECT {_KEPT} AS kept, {nodes}, {_BODY.format(f"g{depth}")} FROM {wanted}
 {levels}
 {self._made(f"g{depth}", table)} ORDER BY w.n"""
@@ -73,7 +71,7 @@ class PastSql:
         body = "b.entity_id = up.entity_id AND b.version = up.version AND up.height = 0"
         return self.dialect.statement(f"""WITH RECURSIVE up AS (
   -- from each entity up to the root, one level at a time
-  SELECT w.id AS wanted, 0 AS height, {columns} FROM {self.dialect.wanted} {self._newest("n", "w.id")}
+  SELECT w.id AS wanted, 0 AS height, {columns} FROM {self.dialect.w_ids} {self._newest("n", "w.id")}
   UNION ALL
   SELECT up.wanted, up.height + 1, {columns} FROM up {self._newest("n", "up.parent_id")}
   WHERE up.parent_id <> {ROOT_ID} AND up.height < {DEEPEST})
@@ -93,7 +91,7 @@ ORDER BY up.wanted, up.height DESC""")
         """Each id and its ancestors, each once: its parent and its state."""
         columns = "n.entity_id, n.parent_id, n.state, n.scope_version"
         return self.dialect.statement(f"""WITH RECURSIVE up AS (
-  SELECT {columns} FROM {self.dialect.wanted} {self._newest("n", "w.id")}
+  SELECT {columns} FROM {self.dialect.w_ids} {self._newest("n", "w.id")}
   -- not ALL: an entity above many others is kept once
   UNION
   SELECT {columns} FROM up {self._newest("n", "up.parent_id")} WHERE up.parent_id <> {ROOT_ID})
@@ -134,7 +132,7 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
         return self.dialect.statement(f"""
 SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
   SELECT n.entity_id, n.owner_id, n.kind, n.name, {_BODY.format("n")}
-  FROM (SELECT DISTINCT c.entity_id FROM {self.dialect.wanted} {each}) AS c
+  FROM (SELECT DISTINCT c.entity_id FROM {self.dialect.w_ids} {each}) AS c
   {self._newest("n", "c.entity_id")} {self._made("n", "relation")}
   WHERE n.state = {LIVE}) AS page ON true""")
 
@@ -161,7 +159,8 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
         gone = "e.id IS NULL AND w.id IS NULL AND r.id IS NULL"
         first = f"f.entity_id = n.entity_id AND f.version = 1 AND {gone}"
         newest = (
-            "n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL AND " + self.dialect.kinds
+            "n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL AND "
+            + self.dialect.in_kinds
         )
         # each join names the range: otherwise a merge of two indexes would begin at the first id
         ranged = "{0}.{1} >= :low AND {0}.{1} < :high"

@@ -24,8 +24,6 @@ from metastore.clock import SYSTEM, Waker, process_id
 from metastore.deadlines import remaining
 from metastore.port.stats import PoolUse
 
-__all__ = ["Loan", "Place", "WaitingPool"]
-
 C = TypeVar("C")
 Settle = Callable[[Any, type[BaseException] | None], bool]
 _LOOKS: Final = 0.1

@@ -21,7 +21,6 @@ from metastore.backends.sql.decode import (
     find_parameters,
     found,
     lookup_parameters,
-    owned_record,
     page,
     resolved,
     step,
@@ -37,8 +36,6 @@ from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Reso
 from metastore.port.relations import Owning, Related, Relating
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search, Sizes, Span
-
-__all__ = ["Questions", "Rows", "Texts"]
 
 Rows = list[tuple[Any, ...]]
 Values = dict[str, Any]
@@ -76,7 +73,7 @@ class Texts:
 
         @cache
         def rights(*, below: bool) -> str:
-            return dialect.statement(of_rights.statement(dialect, dialect.places, below=below))
+            return dialect.statement(of_rights.statement(dialect, dialect.w_places, below=below))
 
         self.rights = rights
         self.resolve_rights = cache(partial(read.resolve_rights, rights=in_lake, gathered=gathered))
@@ -188,20 +185,20 @@ class Questions(ABC):
 
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         values = {"owner_id": owner_id, "kind": kind, "after_key": after, "page_size": limit, **self._guards(guards)}
-        return page(self._rows(self.sql.read.owned, values), len(guards), owned_record)
+        return page(self._rows(self.sql.read.owned, values), len(guards), OwnedRecord._make)
 
     def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
         if isinstance(target, Lookup) and len(target.names) > DEEP:
             record = self.resolve([target])[0].record
             return None if record is None else self.owning(record.chain[-1].id, kinds, names)
         values = {**_at(target), "kind": kinds[0], "other": kinds[1], "names": self._names(names)}
-        return of_relations.owning(self._quick(self.sql.owning(of_relations.path_of(target)), values))
+        return of_relations.owning(self._quick(self.sql.owning(of_relations.depth_of(target)), values))
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         if isinstance(target, Lookup) and len(target.names) > DEEP:
             record = self.resolve([target])[0].record
             return None if record is None else self.related(record.chain[-1].id, kind, above=above, doc=doc)
-        text = self.sql.related(of_relations.path_of(target), above=above, doc=doc)
+        text = self.sql.related(of_relations.depth_of(target), above=above, doc=doc)
         return of_relations.related(self._quick(text, {**_at(target), "kind": kind}))
 
     def relating(

@@ -14,8 +14,6 @@ from metastore.cached import cached_property
 from metastore.port.conditions import DROPPED, DROPPING, LIVE
 from metastore.port.unreadable import DEEPEST
 
-__all__ = ["ENTITY", "NODE", "OWNED", "STEPS", "ReadSql"]
-
 NODE = "{0}.id, {0}.kind, {0}.name, {0}.scope_version, {0}.in_use, {0}.fold"
 _VERSIONED = "{0}.version, {0}.doc, {0}.created_by, {0}.created_at, {0}.modified_by, {0}.modified_at"
 ENTITY = _VERSIONED.format("e")
@@ -92,7 +90,7 @@ SELECT {found}, {_VERSIONED.format("p")}, (SELECT {gathered} FROM ({rows}) AS q)
   -- Each wanted entity at height 0, then its parent at height 1, and so on. Parent 0 is the root, which no path names.
   -- The height is bounded: in a damaged table, parents may form a circle.
   SELECT g.id AS wanted, 0 AS height, g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state
-  FROM guard g WHERE g.id IN ({self.dialect.ids})
+  FROM guard g WHERE g.id IN ({self.dialect.select_ids})
   UNION ALL
   SELECT up.wanted, up.height + 1, g.id, g.parent_id, g.kind, g.name, g.scope_version, g.in_use, g.fold, g.state
   FROM up JOIN guard g ON g.id = up.parent_id WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
@@ -105,7 +103,7 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
     def has_children(self) -> str:
         """Whether an entity has children, other than some, that are live or being dropped in steps."""
         sql = f"""SELECT EXISTS (SELECT 1 FROM guard
-  WHERE parent_id = :entity_id AND (state = 0 OR state = 3) AND id NOT IN ({self.dialect.ids}))"""
+  WHERE parent_id = :entity_id AND (state = 0 OR state = 3) AND id NOT IN ({self.dialect.select_ids}))"""
         return self.dialect.statement(sql)
 
     @cached_property
@@ -138,8 +136,8 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""")
     def _among(self, only: bool, few: bool) -> tuple[str, str]:
         """Return the table to read, and a condition; the plus keeps the order of names, in which a page ends soon."""
         if only and few:
-            return f"({self.dialect.chosen}) AS w CROSS JOIN guard g ON g.id = w.value", ""
-        return "guard g", f" AND +g.id {'IN' if only else 'NOT IN'} ({self.dialect.chosen})"
+            return f"({self.dialect.select_chosen}) AS w CROSS JOIN guard g ON g.id = w.value", ""
+        return "guard g", f" AND +g.id {'IN' if only else 'NOT IN'} ({self.dialect.select_chosen})"
 
     def _children(self, state: int, source: str, among: str) -> str:
         return f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
@@ -198,7 +196,7 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""")
     @cached_property
     def owned_by_name(self) -> str:
         """Many owned rows of one kind, each after the number of its request (from 0)."""
-        return self.dialect.statement(f"""SELECT w.n, {OWNED} FROM {self.dialect.owned} JOIN owned o
+        return self.dialect.statement(f"""SELECT w.n, {OWNED} FROM {self.dialect.w_owned} JOIN owned o
   ON o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name""")
 
     @cached_property
@@ -234,7 +232,7 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""")
     @cached_property
     def steps_at(self) -> str:
         """The steps at some positions."""
-        return self.dialect.statement(self.named_steps + f"WHERE o.seq IN ({self.dialect.ids}) ORDER BY o.seq")
+        return self.dialect.statement(self.named_steps + f"WHERE o.seq IN ({self.dialect.select_ids}) ORDER BY o.seq")
 
     @cached_property
     def steps(self) -> str:

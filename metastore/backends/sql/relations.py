@@ -19,8 +19,6 @@ from metastore.port.records import Lookup, Node, OwnedRecord
 from metastore.port.relations import GONE, End, Owning, Related, Relating, RelationRecord, Sweep, end_of
 from metastore.port.unreadable import DEEPEST
 
-__all__ = ["COLUMNS", "RelationSql", "key_after", "owning", "path_of", "related", "relating", "relations", "sweep"]
-
 COLUMNS = "r.from_id, r.kind, r.slot, r.column_id, r.value, r.id, r.to_id, r.version, r.created_by, r.created_at"
 COLUMNS += ", r.modified_by, r.modified_at"
 """The columns of a :class:`RelationRecord`, in its order."""
@@ -84,7 +82,7 @@ class RelationSql:
         """One entity, and those of its owned rows of two kinds that have a name."""
         wanted = f"o.owner_id = {f'p.id{depth}' if depth else 's.id'} AND o.kind IN (:kind, :other) AND o.name = w.name"
         rows = f"""(SELECT {self.dialect.rows(OWNED)}
-    FROM {self.dialect.names} {self.dialect.each("owned", "o", wanted)})"""
+    FROM {self.dialect.w_names} {self.dialect.each("owned", "o", wanted)})"""
         return self._by_path(depth, rows, doc=False) if depth else self._by_id(rows, doc=False)
 
     def _by_path(self, depth: int, rows: str, doc: bool) -> str:
@@ -143,7 +141,7 @@ ORDER BY {order.format("p")}""")
         """The relations in many slots."""
         condition = "r.from_id = w.from_id AND r.kind = :kind AND r.slot = w.slot"
         found = self.dialect.each("relation", "r", condition)
-        return self.dialect.statement(f"SELECT {COLUMNS} FROM {self.dialect.slots} {found}")
+        return self.dialect.statement(f"SELECT {COLUMNS} FROM {self.dialect.w_slots} {found}")
 
     def sweep(self) -> str:
         """The next relations by id: whether an end is missing; for those of columns, the column and the document.
@@ -236,11 +234,6 @@ def relating(rows: Sequence[Row]) -> Relating | None:
     return Relating(_end(json.loads(rows[0][0])), live)
 
 
-def relations(rows: Iterable[Row]) -> list[RelationRecord]:
-    """Return relations."""
-    return [RelationRecord(*row) for row in rows]
-
-
 def sweep(rows: Sequence[Row], deleted: int) -> Sweep:
     """Return the result of a sweep."""
     docs = {row[4]: row[3] for row in rows if row[3] is not None}
@@ -248,6 +241,6 @@ def sweep(rows: Sequence[Row], deleted: int) -> Sweep:
     return Sweep(rows[-1][0] if rows else None, deleted, tuple(columns))
 
 
-def path_of(target: Lookup | int) -> int:
+def depth_of(target: Lookup | int) -> int:
     """Return the depth of a path; 0 for an id."""
     return 0 if isinstance(target, int) else len(target.names)

@@ -13,8 +13,6 @@ from metastore.backends.sql.dialect import Dialect
 from metastore.backends.sql.reads import NODE
 from metastore.port.rights import GrantRow, MembershipRow, RightRows, RoleRow
 
-__all__ = ["decoded", "nodes", "statement"]
-
 _MEMBER, _ROLE, _OWNER, _GRANT = range(4)
 _FEW = 100
 """Up to this many roles of a user count as few."""
@@ -130,7 +128,7 @@ def nodes(dialect: Dialect) -> str:
     columns = f"{NODE.format('g')}, g.parent_id"
     up = dialect.each("guard", "g", "g.id = up.parent_id AND g.id <> 0")
     return dialect.statement(f"""WITH RECURSIVE up AS (
-  SELECT {columns} FROM guard g WHERE g.id IN ({dialect.ids})
+  SELECT {columns} FROM guard g WHERE g.id IN ({dialect.select_ids})
   -- not ALL: the parent of many is looked up once, and a circle of parents in a damaged table ends
   UNION
   SELECT {columns} FROM up {up})

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["POSTGRES_NUMBERS", "SQLITE_NUMBERS", "select", "select_below"]
-
 _LAST = "(SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {})"
 POSTGRES_NUMBERS = f"SELECT {_LAST.format('entity_id_seq')}, {_LAST.format('change_seq')}"
 SQLITE_NUMBERS = "SELECT last_id, last_seq FROM info"

@@ -13,19 +13,13 @@ hidden from roles that are not in pg_read_all_stats: then it is not known.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from metastore.backends.sql.comments import without_comments
-from metastore.backends.sql.dialect import from_named
+from metastore.backends.sql.dialect import Fetch, from_named
 from metastore.errors import MetastoreError
 from metastore.port.stats import NEWEST, DatabaseStats, HotRow, LineRow, MarkRow
-
-__all__ = ["postgres_stats", "sqlite_stats"]
-
-
-Fetch = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]
-"""A function that runs a statement with named parameters, and returns its rows."""
 
 _COMMON = """
 -- The database's clock, read once.

@@ -1,22 +1,6 @@
 """The tables as this program declares them; the migrations make them, a test compares the two.
 
-``guard``      where each entity is: its parent, name, state, and the scope version that grows
-               with any of them. Narrow, because shared guards lock these rows.
-``entity``     what each entity is: its version and its document.
-``owned``      rows that belong to one entity: partitions, statistics.
-``relation``   rows between two entities: owners, tags, policies, memberships, grants.
-``operation``  one row per write of an operation: history, change feed, result and intent at once. Rows
-               without a position are not history: intents (action pending), operations that came to
-               nothing (failed, unchanged), and those that may be claimed again (forbidden, moved,
-               expired, cancelled).
-``lease``      one row per lease, never deleted: its token, its holder and until when. ``lease_waiter``: the
-               clients that wait for it; ``staged``: values that were made under it and are not visible yet.
-``ticket``     who is in line for an entity: one row per transaction that waits, and entity.
-``pin``        positions whose past gc keeps, by name. ``consumer``: how far named readers of the feed are.
-``cache_member``        the processes that hold a lease on what they cache; ``cache_announcement``: changes that are
-               about to be made, which all members must know of first. Both are used on PostgreSQL only.
-``secret_key`` the data keys that encrypt properties, each wrapped by a key of the environment.
-``info``       one row about the database itself.
+docs/architecture.md ("The tables") says what a row of each is, and when it changes.
 
 Times are microseconds since 1970, UTC, by the database's clock. No foreign keys: they would
 lock rows at the end of a statement, after the position in the feed was drawn; ``verify`` checks.
@@ -43,8 +27,6 @@ from sqlalchemy import (
     Uuid,
     text,
 )
-
-__all__ = ["entity", "guard", "metadata", "operation"]
 
 metadata = MetaData()
 # names are compared by code point: in PostgreSQL that is COLLATE "C", in SQLite the default

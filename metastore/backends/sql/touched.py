@@ -5,8 +5,6 @@ from __future__ import annotations
 from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.dialect import from_named
 
-__all__ = ["touched_sql"]
-
 _STEP = "o.seq, o.entity_id, o.action, o.path_after"
 
 

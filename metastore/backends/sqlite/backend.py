@@ -34,9 +34,9 @@ from metastore.backends.sqlite.text import all_rows
 from metastore.backends.sqlite.writer import UNMARK
 from metastore.clock import Clock
 from metastore.errors import MigrationNeeded
-from metastore.port.backend import MOST_AHEAD, SCHEMA_FORMAT, TOMBSTONES_STAY
+from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
-from metastore.port.format import one_info
+from metastore.port.format import SCHEMA_FORMAT, one_info
 from metastore.port.intents import Entry, Help, Mark
 from metastore.port.leases import LeaseRows
 from metastore.port.past import PastRows, Readers
@@ -49,8 +49,6 @@ from metastore.port.tickets import NOBODY, TICKETS_STAY, Line
 from metastore.port.upkeep import Gone, HistoryLimits
 from metastore.port.writes import Result
 from metastore.retry.classify import Consequence, of_sqlite
-
-__all__ = ["SqliteBackend"]
 
 _SCOPES = "SELECT id, scope_version FROM guard WHERE id IN (SELECT value FROM json_each(:ids))"
 _BELOW = collect_sql.BELOW.format(among="IN (SELECT value FROM json_each(:ids))")
@@ -186,10 +184,13 @@ class SqliteBackend(SqliteReads):
 
     @contextmanager
     def _writer(self) -> Iterator[Any]:
-        with self.pool.connection() as connection:
-            self.pool.begin(connection)
-            yield connection
-            connection.execute("COMMIT")
+        try:
+            with self.pool.connection() as connection:
+                self.pool.begin(connection)
+                yield connection
+                connection.execute("COMMIT")
+        except DRIVER.Error as error:
+            raise_read_error(error)
 
     # --- the rest
 
@@ -226,14 +227,11 @@ class SqliteBackend(SqliteReads):
         self._written(lambda connection, _: relations.delete_columns(connection, relation_ids))
 
     def delete_entities(self, ids: Sequence[int]) -> int:
-        try:
-            with self._writer() as connection:
-                doomed = connection.execute(collect_sql.SQLITE_DOOMED, {"ids": json.dumps(list(ids))}).fetchall()
-                connection.executemany("DELETE FROM owned WHERE owner_id = ?", doomed)
-                connection.executemany("DELETE FROM entity WHERE id = ?", doomed)
-                connection.executemany("DELETE FROM guard WHERE id = ?", doomed)
-        except DRIVER.Error as error:
-            raise_read_error(error)
+        with self._writer() as connection:
+            doomed = connection.execute(collect_sql.SQLITE_DOOMED, {"ids": json.dumps(list(ids))}).fetchall()
+            connection.executemany("DELETE FROM owned WHERE owner_id = ?", doomed)
+            connection.executemany("DELETE FROM entity WHERE id = ?", doomed)
+            connection.executemany("DELETE FROM guard WHERE id = ?", doomed)
         return len(doomed)
 
     def forget(self, before: int) -> None:
@@ -251,24 +249,21 @@ class SqliteBackend(SqliteReads):
 
     def delete_steps(self, limits: HistoryLimits, after: int, limit: int) -> tuple[int | None, int, int]:
         parameters = {**limits._asdict(), "after": after, "page_size": limit}
-        try:
-            with self._writer() as connection:
-                ((last,),) = connection.execute(collect_sql.SQLITE_LOOKED_AT, parameters).fetchall()
-                doomed = connection.execute(collect_sql.SQLITE_NEEDLESS, parameters).fetchall()
-                connection.executemany("DELETE FROM operation WHERE seq = ?", [row[:1] for row in doomed])
-                names = [row for row in doomed if row[8] is not None]
-                connection.executemany(
-                    collect_sql.SQLITE_NAMED, [dict(zip(_DOOMED, row[3:], strict=True)) for row in names]
-                )
-                highest, since = (max((row[n] for row in doomed), default=0) for n in (0, 2))
-                numbers = f"""UPDATE info SET writer = {SCHEMA_FORMAT}, collected_seq = max(collected_seq, ?),
-                  past_from = max(past_from, ?)"""
-                connection.execute(numbers, (highest, since))
-                forget = "DELETE FROM operation WHERE seq IS NULL AND time < ? AND coalesce(deadline, 0) < ?"
-                long_ago = (limits.before - TOMBSTONES_STAY, self._clock.micros())
-                others = connection.execute(forget, long_ago).rowcount if after == 0 else 0
-        except DRIVER.Error as error:
-            raise_read_error(error)
+        with self._writer() as connection:
+            ((last,),) = connection.execute(collect_sql.SQLITE_LOOKED_AT, parameters).fetchall()
+            doomed = connection.execute(collect_sql.SQLITE_NEEDLESS, parameters).fetchall()
+            connection.executemany("DELETE FROM operation WHERE seq = ?", [row[:1] for row in doomed])
+            names = [row for row in doomed if row[8] is not None]
+            connection.executemany(
+                collect_sql.SQLITE_NAMED, [dict(zip(_DOOMED, row[3:], strict=True)) for row in names]
+            )
+            highest, since = (max((row[n] for row in doomed), default=0) for n in (0, 2))
+            numbers = f"""UPDATE info SET writer = {SCHEMA_FORMAT}, collected_seq = max(collected_seq, ?),
+              past_from = max(past_from, ?)"""
+            connection.execute(numbers, (highest, since))
+            forget = "DELETE FROM operation WHERE seq IS NULL AND time < ? AND coalesce(deadline, 0) < ?"
+            long_ago = (limits.before - TOMBSTONES_STAY, self._clock.micros())
+            others = connection.execute(forget, long_ago).rowcount if after == 0 else 0
         versions = sum(row[1] for row in doomed)
         return last, versions, others + len(doomed) - versions
 

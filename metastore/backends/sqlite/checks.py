@@ -34,20 +34,6 @@ from metastore.port.conditions import (
 from metastore.port.intents import CLAIMABLE, FORMAT
 from metastore.port.writes import Update
 
-__all__ = [
-    "CLEARED",
-    "STAND",
-    "TAKEN",
-    "THEIR_TURN",
-    "check_guards",
-    "check_leases",
-    "check_read",
-    "check_scope",
-    "check_update",
-    "in_time",
-    "take_row",
-]
-
 T = TypeVar("T")
 
 TAKEN = "(state = 0 OR state = 3)"

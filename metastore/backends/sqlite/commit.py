@@ -15,8 +15,6 @@ from metastore.backends.sqlite.writer import UNMARK, Writer
 from metastore.port.commit import MOVED, Commit
 from metastore.port.writes import Result
 
-__all__ = ["apply"]
-
 
 def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...]:
     """Check every precondition, then write; raise :class:`PreconditionFailed` when one does not hold."""

@@ -37,8 +37,6 @@ from metastore.errors import (
 from metastore.port.stats import PoolUse
 from metastore.retry.classify import Consequence, of_sqlite
 
-__all__ = ["DRIVER", "Pool", "make_private", "raise_read_error"]
-
 _log = logging.getLogger("metastore")
 _FIXED = (3, 51, 3)
 _OLDEST = (3, 40, 0)

@@ -20,8 +20,6 @@ from metastore.clock import SYSTEM
 from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument
 from metastore.port.format import SCHEMA_FORMAT
 
-__all__ = ["back_up", "put_back"]
-
 _PATIENCE: Final = 5.0
 """How long to wait for a lock (seconds)."""
 _BESIDE: Final = ("-wal", "-shm", "-journal")

@@ -17,8 +17,6 @@ from metastore.block import Block
 from metastore.clock import SYSTEM
 from metastore.errors import BackendRefused
 
-__all__ = ["FORKS", "PATIENCE", "Forks"]
-
 PATIENCE: Final = 10.0
 """How long a fork waits for the calls under way (seconds): a long read, or a write behind another process's."""
 _STEP: Final = 0.0005

@@ -33,8 +33,6 @@ from metastore.block import Block
 from metastore.clock import SYSTEM, Clock, ThreadWaker
 from metastore.deadlines import remaining
 
-__all__ = ["MOST", "GroupCommit", "Written"]
-
 T = TypeVar("T")
 Change = Callable[[Any, int], Any]
 

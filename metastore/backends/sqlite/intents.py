@@ -14,27 +14,14 @@ from metastore.backends.sqlite.checks import CLEARED, STAND, THEIR_TURN, check_g
 from metastore.backends.sqlite.text import all_rows
 from metastore.backends.sqlite.tickets import check_line
 from metastore.errors import outcome_forgotten
-from metastore.port.backend import MOST_AHEAD, SCHEMA_FORMAT
+from metastore.port.backend import MOST_AHEAD
 from metastore.port.commit import Commit
+from metastore.port.format import SCHEMA_FORMAT
 from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark, Resolution
 from metastore.port.note import note_of_intent
 from metastore.port.records import Marked
 from metastore.port.unreadable import DEEPEST
 from metastore.port.writes import Result
-
-__all__ = [
-    "AHEAD",
-    "CANCEL",
-    "CLEAR",
-    "MARKED",
-    "carry",
-    "forbid",
-    "help_intents",
-    "marked",
-    "pending_rows",
-    "set_mark",
-    "write_down",
-]
 
 _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = ?

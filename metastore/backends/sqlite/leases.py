@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
+from metastore.backends.sql.dialect import Fetch
 from metastore.backends.sqlite.checks import take_row
 from metastore.backends.sqlite.group import Written
 from metastore.backends.sqlite.writer import next_id, next_seq
@@ -32,8 +33,6 @@ from metastore.port.leases import (
     Waker,
     changes_of,
 )
-
-__all__ = ["SqliteLeases"]
 
 Row = tuple[Any, ...]
 
@@ -60,7 +59,7 @@ _TWIN = "SELECT 1 FROM staged o WHERE o.value = s.value AND o.id <> s.id AND"
 class SqliteLeases:
     """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
 
-    def __init__(self, written: Written, ask: Callable[[str, dict[str, Any]], list[Row]], clock: Clock) -> None:
+    def __init__(self, written: Written, ask: Fetch, clock: Clock) -> None:
         self._written, self._ask, self._clock = written, ask, clock
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:
@@ -73,7 +72,7 @@ class SqliteLeases:
         except PreconditionFailed as failed:
             return failed.conflict
 
-    def _refused(self, ask: Callable[[str, dict[str, Any]], list[Row]], parameters: dict[str, Any]) -> Taken | None:
+    def _refused(self, ask: Fetch, parameters: dict[str, Any]) -> Taken | None:
         now = parameters["now"]
         rows = [LeaseRow(*row) for row in ask(_BY_NAME, parameters)]
         held = next((row for row in rows if row.owner is not None and (row.expires_at or 0) > now), None)

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from metastore.backends.sql.dialect import Fetch
 from metastore.backends.sqlite.group import Written
 from metastore.port.past import ConsumerRow, NotKept, PinRow
-
-__all__ = ["SqliteReaders"]
 
 _PINS = """SELECT name, seq, principal, created_at, expires_at,
     (SELECT o.operation_id FROM operation o WHERE o.seq = pin.seq) FROM pin
@@ -20,12 +19,7 @@ _CONSUMERS = "SELECT name, seq, created_at, moved_at FROM consumer"
 class SqliteReaders:
     """Keeps the promises of :class:`metastore.port.past.Readers`."""
 
-    def __init__(
-        self,
-        written: Written,
-        fetch: Callable[[str, dict[str, Any]], list[tuple[Any, ...]]],
-        now: Callable[[], int],
-    ) -> None:
+    def __init__(self, written: Written, fetch: Fetch, now: Callable[[], int]) -> None:
         self._written, self._fetch, self._now = written, fetch, now
 
     def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:

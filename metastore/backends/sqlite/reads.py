@@ -9,14 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from metastore.backends.sql import snapshot as verify_sql
-from metastore.backends.sql.decode import lookup_parameters, owned_record, resolved, step
+from metastore.backends.sql.decode import lookup_parameters, resolved, step
 from metastore.backends.sql.deep_paths import DEEP, resolve_deep
 from metastore.backends.sql.dialect import Dialect
 from metastore.backends.sql.find import glob_of
 from metastore.backends.sql.limits import Limits
 from metastore.backends.sql.questions import Questions, Texts
 from metastore.backends.sql.reads import ReadSql
-from metastore.backends.sql.relations import relations
 from metastore.backends.sql.touched import touched_sql
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
 from metastore.backends.sqlite.text import LenientReader, NotUtf8, all_rows, lenient
@@ -27,8 +26,6 @@ from metastore.port.records import Lookup, OwnedRecord, Resolved, RowPage, Step
 from metastore.port.relations import RelationRecord
 from metastore.port.snapshot import Watermark
 from metastore.port.touched import Touch, Touched
-
-__all__ = ["READ", "SqliteReads"]
 
 READ = ReadSql(
     Dialect(
@@ -46,18 +43,18 @@ READ = ReadSql(
         distinct="DISTINCT",
         held="""SELECT count(*) FROM json_each(:guards) w JOIN guard g
     ON g.id = json_extract(w.value, '$[0]') AND g.scope_version = json_extract(w.value, '$[1]')""",
-        ids="SELECT value FROM json_each(:ids)",
-        chosen="SELECT value FROM json_each(:chosen)",
-        wanted="(SELECT value AS id FROM json_each(:ids)) AS w",
-        places="(SELECT value AS id FROM json_each(:places)) AS w",
-        names="(SELECT value AS name FROM json_each(:names)) AS w",
-        slots="""(SELECT json_extract(value, '$[0]') AS from_id, json_extract(value, '$[1]') AS slot
+        select_ids="SELECT value FROM json_each(:ids)",
+        select_chosen="SELECT value FROM json_each(:chosen)",
+        w_ids="(SELECT value AS id FROM json_each(:ids)) AS w",
+        w_places="(SELECT value AS id FROM json_each(:places)) AS w",
+        w_names="(SELECT value AS name FROM json_each(:names)) AS w",
+        w_slots="""(SELECT json_extract(value, '$[0]') AS from_id, json_extract(value, '$[1]') AS slot
     FROM json_each(:wanted)) AS w""",
-        owned="""(SELECT key AS n, json_extract(value, '$[0]') AS owner_id, json_extract(value, '$[1]') AS name
+        w_owned="""(SELECT key AS n, json_extract(value, '$[0]') AS owner_id, json_extract(value, '$[1]') AS name
     FROM json_each(:wanted)) AS w""",
-        families="g.family IN (SELECT value FROM json_each(:families))",
-        kinds="(:kinds IS NULL OR n.kind IN (SELECT value FROM json_each(:kinds)))",
-        many=lambda columns: (
+        in_families="g.family IN (SELECT value FROM json_each(:families))",
+        in_kinds="(:kinds IS NULL OR n.kind IN (SELECT value FROM json_each(:kinds)))",
+        w_paths=lambda columns: (
             "(SELECT key AS n, json_extract(value, '$[0]') AS start"
             + "".join(f", json_extract(value, '$[{at}]') AS {c}" for at, c in enumerate(columns, 1))
             + " FROM json_each(:wanted)) AS w"
@@ -116,11 +113,14 @@ class SqliteReads(Questions):
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         wanted = json.dumps(list(zip(owner_ids, names, strict=True)))
         rows = self._rows(READ.owned_by_name, {"wanted": wanted, "kind": kind})
-        by_number = {row[0]: owned_record(row[1:]) for row in rows}
+        by_number = {row[0]: OwnedRecord(*row[1:]) for row in rows}
         return [by_number.get(n) for n in range(len(names))]
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
-        return relations(self._rows(_TEXTS.relations, {"kind": kind, "wanted": json.dumps(list(slots))}))
+        return [
+            RelationRecord(*row)
+            for row in self._rows(_TEXTS.relations, {"kind": kind, "wanted": json.dumps(list(slots))})
+        ]
 
     def steps(self, operation_id: UUID) -> list[Step]:
         return [step(row) for row in self._rows(READ.steps, {"operation_id": str(operation_id)})]

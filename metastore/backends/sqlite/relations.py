@@ -10,8 +10,6 @@ from metastore.backends.precondition import PreconditionFailed
 from metastore.port.conditions import Relations
 from metastore.port.writes import Relate
 
-__all__ = ["check", "delete_columns", "delete_missing", "delete_relations", "write"]
-
 _KEY = "from_id = ? AND kind = ? AND slot = ? AND column_id = ? AND value = ?"
 
 

@@ -9,10 +9,9 @@ from metastore.backends.sql.newest import COMPLETE_NEWEST
 from metastore.backends.sqlite.connect import DRIVER
 from metastore.backends.sqlite.group import Written
 from metastore.errors import InvalidArgument
-from metastore.port.format import SCHEMA_FORMAT
+from metastore.port.format import RESTORING, SCHEMA_FORMAT
 from metastore.port.restore import (
     NEVER,
-    RESTORING,
     Ending,
     Row,
     Rows,
@@ -24,8 +23,6 @@ from metastore.port.restore import (
     stored,
     under_way,
 )
-
-__all__ = ["SqliteRestorer"]
 
 _MARK = "UPDATE guard SET mark = ?, marked_at = 0, marked_until = ? WHERE id = 0"
 _UNMARK = "UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL WHERE id = 0"

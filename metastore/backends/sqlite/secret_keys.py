@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from metastore.backends.sql.dialect import Fetch
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
 from metastore.backends.sqlite.group import Written
 from metastore.port.secret_keys import KeyRow, Redaction
 from metastore.retry.classify import Consequence, of_sqlite
 
-__all__ = ["SqliteSecretKeys"]
-
-Rows = list[tuple[Any, ...]]
 _ROWS = "SELECT number, wrapped, wrapper, created_at FROM secret_key"
 _REDACT = """UPDATE operation SET doc = ?, changes = ?, result = ?
   WHERE operation_id = ? AND ordinal = ? AND doc IS ? AND changes IS ? AND result IS ?"""
@@ -21,7 +19,7 @@ _REDACT = """UPDATE operation SET doc = ?, changes = ?, result = ?
 class SqliteSecretKeys:
     """Keeps the promises of :class:`metastore.port.secret_keys.SecretKeys`."""
 
-    def __init__(self, pool: Pool, written: Written, fetch: Callable[[str, dict[str, Any]], Rows]) -> None:
+    def __init__(self, pool: Pool, written: Written, fetch: Fetch) -> None:
         self._pool, self._written, self._fetch = pool, written, fetch
 
     def rows(self) -> list[KeyRow]:

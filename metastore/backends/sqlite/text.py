@@ -12,8 +12,6 @@ from typing import Any, NoReturn
 
 from metastore.errors import UnreadableRow
 
-__all__ = ["LenientReader", "NotUtf8", "all_rows", "is_no_text", "lenient"]
-
 Row = tuple[Any, ...]
 _REFUSING = ("doc", "changes")
 """Every reader of a row decodes one of these columns."""

@@ -12,8 +12,6 @@ from typing import Any
 from metastore.backends.precondition import PreconditionFailed
 from metastore.port.tickets import LONGEST_GAP, Line
 
-__all__ = ["check_line", "leave", "line", "queue", "stands"]
-
 # A caller without a valid ticket must wait for every ticket.
 _HINDERS = """SELECT 1 FROM ticket WHERE entity_id = :id AND number > 0 AND since <= :now
   AND number < coalesce((SELECT number FROM ticket WHERE entity_id = :id AND number = :own), 9223372036854775807)

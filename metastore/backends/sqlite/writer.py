@@ -18,8 +18,6 @@ from metastore.port.records import Node, Record
 from metastore.port.unreadable import damaged
 from metastore.port.writes import Delete, Insert, Named, Put, Relate, Result, Update, Write
 
-__all__ = ["UNMARK", "Writer", "next_id", "next_seq"]
-
 UNMARK = f"UPDATE guard SET {CLEARED} WHERE id = :id AND mark = :operation_id RETURNING 1"
 _NAMED = f"""SELECT {NODE.format("g")}, {ENTITY} FROM guard g JOIN entity e ON e.id = g.id
 WHERE g.parent_id = ? AND g.family = ? AND g.key = ? AND g.state = 0"""

@@ -19,8 +19,6 @@ from metastore.port.records import Record
 from metastore.port.writes import Event, Update
 from metastore.secrets.declared import declares
 
-__all__ = ["alter", "merge_of", "rewrite"]
-
 
 def alter(
     kind: Kind,
@@ -45,7 +43,7 @@ def alter(
         names = tuple([n.name for n in record.chain])
         if view.asking:
             return rewrite(kind, record, names, record.doc, dump_changes(changes, names), actor)
-        made = bound_changes(changes, record.chain[-1].id, record.doc)
+        made = changes if seal is None else bound_changes(changes, record.chain[-1].id, record.doc)
         text = altered(record.doc, names, made, kind.check_doc)
         proposal = rewrite(kind, record, names, text, dump_changes(made, names), actor, merge)
         if secret is None or not isinstance(proposal, Proposal):

@@ -16,8 +16,6 @@ from metastore.port.conditions import Expect, Read
 from metastore.port.records import Lookup, Node
 from metastore.port.writes import Insert, Update
 
-__all__ = ["NamedWish", "chunks", "create_chunk"]
-
 _CHUNK = 1000
 _CHUNK_BYTES = 4 << 20
 

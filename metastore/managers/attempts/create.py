@@ -24,8 +24,6 @@ from metastore.port.records import Lookup, Node, Record
 from metastore.port.writes import Event, Insert
 from metastore.secrets.sealer import Sealed, bound
 
-__all__ = ["IfExists", "Wish", "check_if_exists", "create", "new_entity", "of_existing", "with_properties"]
-
 IfExists = Literal["error", "return", "replace"]
 
 

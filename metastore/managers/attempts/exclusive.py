@@ -30,10 +30,8 @@ from metastore.operation.dropping import LookAgain, pending_above, pending_named
 from metastore.operation.guards import both, check_in_use, guards_of, key_under, lookup
 from metastore.operation.request import Proposal, Results, View, is_lost
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, Guard, Newest
-from metastore.port.records import Lookup, Node, Record
+from metastore.port.records import Lookup, Node, Record, path_of
 from metastore.port.writes import Event, Named, Place, Result, Update
-
-__all__ = ["check_version", "collect", "drop", "purge", "rename", "restore", "set_in_use"]
 
 
 def check_version(view: View, record: Record, expected: int | None, target: Target) -> None:
@@ -42,19 +40,15 @@ def check_version(view: View, record: Record, expected: int | None, target: Targ
         return
     expected = positive_integer(expected, "a version")
     if record.version != expected:
-        raise VersionConflict(_path(record), expected, record.version)
+        raise VersionConflict(record.path, expected, record.version)
     if isinstance(target, Entity) and is_lost(target, record):
         raise VersionConflict(
-            _path(record),
+            record.path,
             expected,
             record.version,
-            f"version {expected} of {_path(record)} is not the one that you loaded: an older backup was restored; "
+            f"version {expected} of {record.path} is not the one that you loaded: an older backup was restored; "
             "load it again",
         )
-
-
-def _path(record: Record) -> str:
-    return format_path([n.name for n in record.chain])
 
 
 @dataclass(frozen=True)
@@ -70,8 +64,8 @@ class _Exclusive:
     ) -> Proposal[Entity]:
         """Propose ``action``; ``after`` is the entity's chain afterwards, None if no path leads to it then."""
         node = self.record.chain[-1]
-        before = None if action == "restore" else _path(self.record)
-        path_after = None if after is None else format_path([n.name for n in after])
+        before = None if action == "restore" else self.record.path
+        path_after = None if after is None else path_of(after)
         event = Event(self.kind.name, action, before, path_after)
         write = Update(node.id, self.record.version, event, scope_version=node.scope_version, **changes)
 
@@ -169,7 +163,7 @@ def rename(
     parent = root_or_last(new_parents)
     if not same_parent and kind.container and len(new_parents) > 1 and parent.fold != node.fold:
         raise InvalidArgument(
-            f"{_path(record)} cannot move to a catalog that compares names differently (fold_case); copy it instead"
+            f"{record.path} cannot move to a catalog that compares names differently (fold_case); copy it instead"
         )
     if not same_parent:
         _check_stays(kind, record)
@@ -191,7 +185,7 @@ def _may_move(target: Target, wanted: tuple[str, ...]) -> bool:
 def _check_stays(kind: Kind, record: Record) -> None:
     """Raise InvalidArgument for a kind that never moves."""
     if kind.stays:
-        raise InvalidArgument(f"{_path(record)}: a {kind.name} stays in its metalake; create another one there instead")
+        raise InvalidArgument(f"{record.path}: a {kind.name} stays in its metalake; create another one there instead")
 
 
 def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]) -> tuple[Node, ...]:
@@ -202,7 +196,7 @@ def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]
     (resolved,) = view.backend.resolve([where])
     nodes, own = resolved.nodes, record.chain[-1].id
     if any(n.id == own for n in nodes[: len(wanted) - 1]):
-        raise InvalidArgument(f"{_path(record)} cannot move below itself, to {format_path(wanted)}")
+        raise InvalidArgument(f"{record.path} cannot move below itself, to {format_path(wanted)}")
     if len(nodes) == len(wanted) and nodes[-1].id != own:
         raise EntityAlreadyExists(format_path(wanted))
     if len(nodes) < len(wanted) - 1:
@@ -238,7 +232,7 @@ def drop(
 def check_empty(view: View, record: Record, instead: str = "") -> None:
     """Raise NotEmpty if the entity has children of any kind that are live, or are being dropped in steps."""
     if view.backend.has_children(record.chain[-1].id):
-        path, unlisted = _path(record), pending_in(view.backend, record.chain[-1].id)
+        path, unlisted = record.path, pending_in(view.backend, record.chain[-1].id)
         also = f"; listings leave out {unlisted}, which is being dropped: see store.drops.pending()" if unlisted else ""
         raise NotEmpty(f"{path} is not empty; drop what is in it first{instead}{also}")
 

@@ -16,7 +16,7 @@ from metastore.kinds.partition import PARTITION
 from metastore.kinds.table.changes import DropColumn
 from metastore.kinds.table.dropping import MARKER, BeginColumnDrop
 from metastore.kinds.table.kind import TABLE
-from metastore.managers.drops.parts import check_partition, path_of, rewritten
+from metastore.managers.drops.parts import check_partition, rewritten
 from metastore.managers.target import Target, check_standing, find
 from metastore.names import Path, clean_name, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of
@@ -25,8 +25,6 @@ from metastore.operation.request import Proposal, Results, View
 from metastore.port.conditions import DROPPING, ROOT_ID
 from metastore.port.records import Node, OwnedRecord, Record
 from metastore.port.writes import Event, Put, Update, Write
-
-__all__ = ["Begin", "announce"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def announce(view: View, kind: Kind, target: Target, begin: Begin) -> Proposal[O
     if begin.partition is not None:
         return _announce_partition(view, record, begin, clean_name(begin.partition))
     node = record.chain[-1]
-    event = Event(kind.name, "drop", path_of(record.chain), None)
+    event = Event(kind.name, "drop", record.path, None)
     write = Update(node.id, record.version, event, scope_version=node.scope_version, state=DROPPING)
     row = _new_row(begin, record, drop_name(node.id))
     return _proposal(record.chain[:-1], (write, row), begin.actor)

@@ -20,8 +20,6 @@ from metastore.managers.drops.row import pending_drops
 from metastore.operation.request import Fencing
 from metastore.operation.session import Session
 
-__all__ = ["Drops"]
-
 _log = logging.getLogger("metastore")
 
 

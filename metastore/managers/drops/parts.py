@@ -19,10 +19,8 @@ from metastore.operation.guards import key_under
 from metastore.operation.merge import altered
 from metastore.port.backend import Reads
 from metastore.port.conditions import LIVE, PURGING
-from metastore.port.records import ROOT, Node, OwnedRecord, Record
+from metastore.port.records import ROOT, OwnedRecord, Record
 from metastore.port.writes import Delete, Event, Place, Put, Update, Write
-
-__all__ = ["Part", "check_partition", "marked_by", "part_of", "path_of", "rewritten"]
 
 
 class Part(Protocol):
@@ -44,10 +42,10 @@ class _Whole:
     def brought_back(self, _backend: Reads, _drop: Drop, record: Record) -> Sequence[Write]:
         node, above = record.chain[-1], record.chain[-2] if len(record.chain) > 1 else ROOT
         place = Place(above.id, node.name, key_under(above, node.name), node.fold)
-        return [self._stands(record, "restore", LIVE, None, path_of(record.chain), place)]
+        return [self._stands(record, "restore", LIVE, None, record.path, place)]
 
     def let_go(self, _backend: Reads, _drop: Drop, record: Record) -> Sequence[Write]:
-        return [self._stands(record, "purge", PURGING, path_of(record.chain), None)]
+        return [self._stands(record, "purge", PURGING, record.path, None)]
 
     def is_there(self, _backend: Reads, _drop: Drop, _record: Record) -> bool:
         return True
@@ -141,11 +139,6 @@ def rewritten(kind: Kind, record: Record, change: EntityChange) -> Update:
     text = altered(record.doc, names, [change], kind.check_doc) or record.doc
     event = Event(kind.name, "alter", format_path(names), format_path(names), dump_changes((change,), names))
     return Update(record.chain[-1].id, record.version, event, doc=text)
-
-
-def path_of(chain: Sequence[Node]) -> str:
-    """Return the path of the last node."""
-    return format_path([n.name for n in chain])
 
 
 def _part_id(drop: Drop) -> int:

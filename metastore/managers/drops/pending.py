@@ -28,8 +28,6 @@ from metastore.plain import plain
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import OwnedRecord, Step
 
-__all__ = ["PendingDrop", "begin_drop"]
-
 T = TypeVar("T")
 
 

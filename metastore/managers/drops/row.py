@@ -21,21 +21,8 @@ from metastore.operation.guards import guards_of
 from metastore.operation.request import Proposal, Results
 from metastore.port.backend import Reads
 from metastore.port.conditions import ROOT_ID
-from metastore.port.records import OwnedRecord
+from metastore.port.records import OwnedRecord, all_pages, path_of
 from metastore.port.writes import Delete, Event, Put
-
-__all__ = [
-    "above_pending",
-    "check_no_pending",
-    "gone",
-    "is_destroyed",
-    "pending_drops",
-    "pending_in",
-    "pending_within",
-    "read_drop",
-    "read_same",
-    "swapped",
-]
 
 _PAGE = 500
 
@@ -54,13 +41,8 @@ def read_same(backend: Reads, known: Drop) -> Drop | None:
 
 def pending_drops(backend: Reads) -> Iterator[Drop]:
     """Yield the rows of all drops in steps, page by page."""
-    last = ""
-    while True:
-        rows = backend.owned(ROOT_ID, DROP.name, last, _PAGE, ()).rows
-        yield from map(Drop, rows)
-        if len(rows) < _PAGE:
-            return
-        last = rows[-1].name
+    rows = all_pages(lambda last: backend.owned(ROOT_ID, DROP.name, last, _PAGE, ()).rows, "", lambda r: r.name, _PAGE)
+    return map(Drop, rows)
 
 
 def is_destroyed(drop: Drop) -> bool:
@@ -83,7 +65,7 @@ def pending_in(backend: Reads, parent_id: int) -> str | None:
     ids = [target_id(drop.name) for drop in pending_drops(backend) if drop.part is None]
     chains = [known.record.chain for known in (backend.by_id(ids) if ids else []) if known is not None]
     found = next((chain for chain in chains if len(chain) > 1 and chain[-2].id == parent_id), None)
-    return None if found is None else format_path([node.name for node in found])
+    return None if found is None else path_of(found)
 
 
 def pending_within(backend: Reads, kind: Kind, entity_id: int) -> bool:

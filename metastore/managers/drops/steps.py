@@ -19,8 +19,6 @@ from metastore.port.backend import MOST_AHEAD, Reads
 from metastore.port.records import Known, Node, OwnedRecord
 from metastore.port.writes import Write
 
-__all__ = ["finish", "is_back", "lost", "roll_back", "start", "take_over"]
-
 
 def _mine(view: View, known: Drop) -> Drop | None:
     """Return the row of a drop, which must have the ``known`` token; None: the drop has ended. Raises DropPending."""

@@ -17,16 +17,13 @@ from metastore.kinds.families import parent_kind
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
 from metastore.managers.target import Target, find
-from metastore.names import format_path, parse_path
+from metastore.names import parse_path
 from metastore.operation.guards import guards_of
 from metastore.operation.request import View
-from metastore.port.backend import Reads
-from metastore.port.records import ROOT, Node, RowPage
-
-__all__ = ["owner_pages", "pages", "parent_nodes"]
+from metastore.port.backend import Guards, Reads
+from metastore.port.records import ROOT, Node, RowPage, path_of
 
 T = TypeVar("T")
-Guards = list[tuple[int, int]]
 ReadRows = Callable[[Node, T | None, Guards], tuple[RowPage[T], int]]
 """A function from (the listed node, the last row so far, guards) to a page, and the size of a full page."""
 
@@ -68,7 +65,7 @@ def _pages(
         if not page.held:
             nodes = nodes_of(View(backend, trusting=False))
             if last is not None and [(n.id, n.name) for n in nodes] != [(n.id, n.name) for n in first]:
-                path = format_path([n.name for n in first])
+                path = path_of(first)
                 raise EntityNotFound(path, f"{path} was renamed, moved or dropped while it was listed; list again")
             first = nodes
             continue

@@ -18,8 +18,6 @@ from metastore.errors import InvalidArgument
 from metastore.names import clean_text
 from metastore.plain import plain
 
-__all__ = ["MOST", "Page", "TokenScope", "clean_size", "just_before", "read_token", "write_token"]
-
 T = TypeVar("T")
 
 MOST: Final = 100_000

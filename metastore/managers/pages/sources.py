@@ -19,25 +19,13 @@ from metastore.operation.guards import guards_of
 from metastore.operation.request import View
 from metastore.operation.session import Listed, ManagerSession
 from metastore.operation.timed import timed
+from metastore.port.backend import Guards
 from metastore.port.records import ROOT, Node, RowPage
-
-__all__ = [
-    "Guards",
-    "Key",
-    "Nodes",
-    "NumberedSource",
-    "PageSource",
-    "clean_prefix",
-    "page_after",
-    "page_of",
-    "parent_of",
-]
 
 R = TypeVar("R")
 T = TypeVar("T")
 Nodes = tuple[Node, ...]
 Key = list[Any]
-Guards = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.relation import Relation, relation_doc
 from metastore.managers.relations.ends import WantedRelation, find_ends
-from metastore.managers.relations.writes import Judge, column_id, event_of, path_of
+from metastore.managers.relations.writes import Judge, column_id, event_of
 from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
 from metastore.operation.raising import raising
@@ -22,8 +22,6 @@ from metastore.operation.session import ManagerSession
 from metastore.port.records import Record
 from metastore.port.relations import NO_VALUE, ONLY
 from metastore.port.writes import Relate
-
-__all__ = ["attach_many"]
 
 _CHUNK: Final = 1000
 _WRITERS: Final = 2
@@ -81,7 +79,7 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[WantedRelati
         targets = find_ends(fresh, *[one.target for one in chunk])  # paths of one kind need one statement
         relation.check_end(other.chain[-1].kind, far=True)
         check_in_use(other.chain[:-1])
-        path = path_of(other)
+        path = other.path
         docs: dict[tuple[int, str], str] = {}
         made = [_one(relation, *pair, other, path, judge, docs) for pair in zip(chunk, targets, strict=True)]
         writes = tuple({(w.from_id, w.column_id, w.value): w for w in made}.values())
@@ -120,13 +118,13 @@ def _one(
     """Return the write of one relation; ``docs``: the documents that were made already, by column and value."""
     node, far = target.chain[-1], other.chain[-1]
     if target.chain[0].id != other.chain[0].id:
-        raise InvalidArgument(f"{path_of(target)} and {path} are in two metalakes")
+        raise InvalidArgument(f"{target.path} and {path} are in two metalakes")
     relation.check_end(node.kind, far=False)
     check_in_use(target.chain[:-1])
     column, value = column_id(target, wanted.column), NO_VALUE if wanted.value is None else wanted.value
     judge(target, other, value, column)
     slot = ONLY if relation.exclusive else far.id
-    event = event_of(relation, "create", path_of(target), path)
+    event = event_of(relation, "create", target.path, path)
     doc = docs.get((column, value))
     if doc is None:
         doc = docs[column, value] = relation_doc(far.id, column, value)

@@ -22,8 +22,6 @@ from metastore.operation.request import View, is_same
 from metastore.port.backend import Reads
 from metastore.port.records import Lookup, Record, Resolved
 
-__all__ = ["EndOf", "WantedRelation", "end_of", "find_ends", "lookups_of", "one_of"]
-
 
 @dataclass(frozen=True)
 class EndOf:

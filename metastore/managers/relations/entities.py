@@ -12,8 +12,6 @@ from metastore.managers.relations.reads import live_relating, related_end
 from metastore.operation.session import ManagerSession
 from metastore.port.relations import in_one_metalake
 
-__all__ = ["leading_to", "leads_to"]
-
 _MANY = 200
 
 

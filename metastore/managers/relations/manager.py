@@ -23,7 +23,7 @@ from metastore.managers.options import BulkOptions, CallOptions, call_from, call
 from metastore.managers.relations import attach_many as bulk
 from metastore.managers.relations.ends import EndOf, WantedRelation, end_of, find_ends
 from metastore.managers.relations.reads import related_to, related_to_columns, relating_to
-from metastore.managers.relations.writes import Judge, clean_value_of, column_id, event_of, no_judge, path_of, removal
+from metastore.managers.relations.writes import Judge, clean_value_of, column_id, event_of, no_judge, removal
 from metastore.managers.target import Target, check_standing
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import both, check_in_use
@@ -34,8 +34,6 @@ from metastore.port.conditions import Relations
 from metastore.port.records import Record, Step
 from metastore.port.relations import NO_VALUE, ONLY, RelationRecord
 from metastore.port.writes import Relate
-
-__all__ = ["RelationManager"]
 
 T = TypeVar("T")
 
@@ -124,7 +122,7 @@ class RelationManager:
         target, other = find_ends(View(view.backend, False) if fresh else view, wanted.target, wanted.other)
         if target.chain[0].id != other.chain[0].id:
             raise InvalidArgument(
-                f"{path_of(target)} and {path_of(other)} are in two metalakes; a relation stays in one of them"
+                f"{target.path} and {other.path} are in two metalakes; a relation stays in one of them"
             )
         self._relation.check_end(target.chain[-1].kind, far=False)
         self._relation.check_end(other.chain[-1].kind, far=True)
@@ -138,8 +136,8 @@ class RelationManager:
 
     def _again(self, there: RelationRecord, target: Record, other: Record, wanted: WantedRelation) -> Attached:
         if wanted.value is None and not self._repeats and not self._relation.exclusive:
-            path = path_of(target) if wanted.column is None else f"{path_of(target)}.{format_path(wanted.column)}"
-            message = f"{path} has the {other.chain[-1].kind} {path_of(other)} already ({self._relation.name})"
+            path = target.path if wanted.column is None else f"{target.path}.{format_path(wanted.column)}"
+            message = f"{path} has the {other.chain[-1].kind} {other.path} already ({self._relation.name})"
             raise EntityAlreadyExists(path, message)
         return attached(there, target.chain, other.chain, wanted.column)
 
@@ -147,7 +145,7 @@ class RelationManager:
         self, target: Record, other: Record, slot: int, column: int, value: str, there: RelationRecord | None
     ) -> Relate:
         to_id = other.chain[-1].id
-        event = event_of(self._relation, "create" if there is None else "alter", path_of(target), path_of(other))
+        event = event_of(self._relation, "create" if there is None else "alter", target.path, other.path)
         return Relate(
             target.chain[-1].id,
             self._relation.name,
@@ -224,7 +222,7 @@ class RelationManager:
             check_standing(view, target.chain)
             check_standing(view, other.chain)
             return False
-        event = event_of(self._relation, "drop", path_of(target), path_of(other))
+        event = event_of(self._relation, "drop", target.path, other.path)
         writes = tuple([removal(row, event) for row in rows])
         guards = both(target.chain, other.chain)
         if not every or self._relation.exclusive:

@@ -19,7 +19,7 @@ from metastore.managers.target import not_live, unless_back
 from metastore.names import format_path
 from metastore.operation.request import View, committed
 from metastore.port.backend import Reads
-from metastore.port.records import Node, Record
+from metastore.port.records import Node, Record, path_of
 from metastore.port.relations import (
     NO_COLUMN,
     End,
@@ -30,8 +30,6 @@ from metastore.port.relations import (
     incoming_order,
     outgoing_order,
 )
-
-__all__ = ["live_related", "live_relating", "related_end", "related_to", "related_to_columns", "relating_to"]
 
 _FIRST, _PAGE = 100, 1000
 """How many index entries the first read, and each later read, looks at; fewer relations may be live."""
@@ -123,7 +121,7 @@ def related_to_columns(backend: Reads, relation: Relation, end: EndOf) -> list[A
 
 def _ancestor(chain: tuple[Node, ...], entity_id: int) -> str:
     at = next(n for n, node in enumerate(chain) if node.id == entity_id)
-    return format_path([node.name for node in chain[: at + 1]])
+    return path_of(chain[: at + 1])
 
 
 def relating_to(backend: Reads, relation: Relation, end: EndOf, value: str | None) -> Iterator[Attached]:

@@ -18,18 +18,6 @@ from metastore.port.relations import NO_COLUMN, RelationRecord
 from metastore.port.unreadable import naming
 from metastore.port.writes import Event, Relate
 
-__all__ = [
-    "Judge",
-    "clean_value_of",
-    "column_id",
-    "column_paths",
-    "event_of",
-    "is_dropping",
-    "no_judge",
-    "path_of",
-    "removal",
-]
-
 Judge = Callable[[Record, Record, str, int], None]
 """A check of the target, the attached entity, the value and the column's id: raises InvalidArgument if they do not fit.
 """
@@ -42,11 +30,6 @@ def no_judge(target: Record, other: Record, value: str, column: int) -> None:
 def clean_value_of(value: object) -> str | None:
     """Return the value of a relation, if it has one. Raises InvalidArgument."""
     return None if value is None else clean_value(value)
-
-
-def path_of(record: Record) -> str:
-    """Return the path of an entity that was read."""
-    return format_path([n.name for n in record.chain])
 
 
 def event_of(relation: Relation, action: str, target: str, other: str) -> Event:
@@ -70,12 +53,12 @@ def column_id(target: Record, names: tuple[str, ...] | None) -> int:
     doc = naming(partial(json.loads, target.doc), here.kind, here.id, target.version)
     columns = doc.get("columns")
     if columns is None:
-        raise InvalidArgument(f"{path_of(target)} is a {target.chain[-1].kind}, which has no columns")
+        raise InvalidArgument(f"{target.path} is a {target.chain[-1].kind}, which has no columns")
     node = find_column(columns, names)
     if node is None:
         check_free(doc, tuple([n.name for n in target.chain]), names)
-        path = f"{path_of(target)}.{format_path(names)}"
-        raise EntityNotFound(path, f"{path_of(target)} has no column {format_path(names)}; load it and look again")
+        path = f"{target.path}.{format_path(names)}"
+        raise EntityNotFound(path, f"{target.path} has no column {format_path(names)}; load it and look again")
     return int(node["id"])
 
 

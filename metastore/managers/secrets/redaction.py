@@ -26,8 +26,6 @@ from metastore.port.secret_keys import Redaction
 from metastore.port.unreadable import naming
 from metastore.secrets.declared import Declared, is_plain
 
-__all__ = ["candidates", "catalogs", "redact"]
-
 _SOME: Final = 500
 _PROPERTY: Final = re.compile(r"property '([^']*)' was expected")
 
@@ -113,7 +111,7 @@ class _Places:
             declared = settings_of(known.record)[1]
             if declared.patterns:
                 self._declared[known.record.chain[-1].id] = declared
-                self._by_path[format_path([node.name for node in known.record.chain])] = declared
+                self._by_path[known.record.path] = declared
 
     def of(self, row: _Step) -> Declared | None:
         """Return the declaration for the entity of a row of history; the path finds it if the entity is gone."""

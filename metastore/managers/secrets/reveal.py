@@ -14,8 +14,6 @@ from metastore.operation.request import View
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Lookup, Record
 
-__all__ = ["entity_of", "reveal", "secret_of"]
-
 
 def reveal(session: ManagerSession, entity: Entity, key: str, expected: str | None = None) -> str:
     """Return the secret that the property ``key`` of an entity, as it was read, refers to, or has encrypted.

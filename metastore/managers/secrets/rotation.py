@@ -38,8 +38,6 @@ from metastore.secrets.declared import KEY, PATTERNS, Declared, is_plain
 from metastore.secrets.keyring import current, new_key, of_text, unwrap, wrap
 from metastore.secrets.sealer import Sealer
 
-__all__ = ["Rotated", "Scrubbed", "SecretStore"]
-
 
 @dataclass(frozen=True)
 class Rotated:
@@ -155,7 +153,7 @@ class SecretStore:
         entity = kind.entity(record, self._session.backend.origin)
         attempt = alter(kind, entity, tuple(changes), None, None, self._session.principal)
         try:
-            mutate(self._session, kind, Call(), "alter", entity, attempt, first_entity, exclusive=False)
+            mutate(self._session, kind, Call(), "alter", entity, attempt, first_entity)
         except (EntityNotFound, NotInUse):
             return False
         return True

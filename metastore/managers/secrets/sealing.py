@@ -19,17 +19,6 @@ from metastore.operation.seals import NO_SEAL, Seal, Stale, seal_of
 from metastore.operation.session import ManagerSession
 from metastore.secrets.declared import KEY, PATTERNS, declared_in
 
-__all__ = [
-    "as_seen",
-    "declared",
-    "fresh_seal",
-    "seal_in_hand",
-    "seal_of_catalog",
-    "sealed_call",
-    "sets_properties",
-    "settles",
-]
-
 T = TypeVar("T")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Final
 
 from metastore.backends.postgres.fragments import DURABLE, GENERATION, NOW, OPERATION_COLUMNS, PENDING_HERE, WRITER
@@ -128,7 +129,7 @@ nothing for it."""
 
 def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> Statement:
     """Return the statement that alters these entities. Without patience (0) it skips locked rows."""
-    rows = sorted(alters, key=_id)
+    rows = sorted(alters, key=attrgetter("id"))
     values, numbers = guard_sets([one.guards for one in rows], patience)
     steps = [(one, step) for one in rows for step in one.steps]
     carried = [step for _, step in steps if step.carried is not None]
@@ -166,10 +167,6 @@ def _versions(one: AlterTogether) -> list[int | None]:
         version += step.action == "alter"
         versions.append(version if step.action == "alter" else None)
     return versions
-
-
-def _id(one: AlterTogether) -> int:
-    return one.id
 
 
 def altered(alters: Sequence[AlterTogether], rows: Sequence[Row]) -> list[Altered]:

@@ -13,8 +13,6 @@ from metastore.port.batches import Below
 from metastore.port.conditions import LIVE
 from metastore.port.records import Node, Record
 
-__all__ = ["FIND_BELOW", "found", "parameters"]
-
 # the same condition as the unique index: an entity that is being dropped keeps its name, so its name is not free
 _NAMED = "g.parent_id = w.parent_id AND g.family = w.family AND g.key = w.key AND (g.state = 0 OR g.state = 3)"
 _CHILD = each("guard", "g", _NAMED)

@@ -10,8 +10,6 @@ from metastore.backends.postgres.parameters import plain
 from metastore.backends.sql.comments import without_comments
 from metastore.port.conditions import Guard
 
-__all__ = ["GUARDED", "flag", "guard_sets", "patience_of"]
-
 NAMES_WAIT: Final = 50
 """How long a batch that skips locked rows waits for a name that another one takes or gives up (milliseconds)."""
 

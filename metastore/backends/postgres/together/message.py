@@ -21,8 +21,6 @@ from metastore.backends.sql.comments import without_comments
 from metastore.port.batches import TAKEN, Batch, Taken, Written
 from metastore.port.writes import Result, Update
 
-__all__ = ["LOCKS", "results", "statements", "written"]
-
 _LOCKS = without_comments(f"""WITH
 -- The guards of what is updated exclusively, by id.
 own AS MATERIALIZED (SELECT g.id FROM guard g
