@@ -23,6 +23,7 @@ from metastore.errors import (
     OutcomeUnknown,
     outcome_forgotten,
 )
+from metastore.governance.privileges import OPERATIONS
 from metastore.operation.begun import Begun
 from metastore.operation.digest import digest, is_digest_of
 from metastore.operation.kept_result import with_origin
@@ -105,7 +106,9 @@ class OperationRow:
     def _wrote(self, first: Step, kind: object) -> bool:
         """Whether a call on entities or rows of this kind may have written the step: also in a row that one owns."""
         if first.kind in (None, kind):
-            return True
+            return first.kind is not None or first.action in CLAIMABLE  # a pin's row, or a consumer's, has no kind
+        if self._request.verb in OPERATIONS:  # it writes a row of the entity itself
+            return False
         (owner,) = self._session.backend.by_id([] if first.owner_id is None else [first.owner_id]) or (None,)
         return owner is not None and owner.record.chain[-1].kind == kind
 

@@ -85,9 +85,9 @@ class InLine:
     def _take(self) -> None:
         """Wait for the turn on all entities that are known: first in the process, then among the processes."""
         ids = tuple(sorted(self._ids))
-        if self._lent is not None:
-            # it would wait for the function that has called this one, which waits for it
-            self._join(self._around)
+        lender = self._lender
+        if lender is not None:
+            self._join(lender)  # in line, it would wait for a function around it, which waits for it
             return
         if self._at != ids:
             # a transaction that needs more entities gives its tickets up first: each wait is for an older ticket
@@ -125,19 +125,39 @@ class InLine:
     @property
     def _lent(self) -> OwnTicket | None:
         """The ticket for these entities of a function around this one, in the same database."""
-        ticket = None if self._around is None else self._around.ticket
-        if self._around is None or ticket is None or not self._ids or not self._ids.issubset(ticket.ids):
-            return None
-        here, there = self._session.backend.origin, self._around._session.backend.origin  # noqa: SLF001  (the same class)
-        return ticket if here.database == there.database else None
+        lender = self._lender
+        return None if lender is None else lender._own  # noqa: SLF001  (the same class)
 
-    def _join(self, around: InLine | None) -> None:
-        """Wait for the others inside of the same function; the functions around read again what this run changes."""
-        if around is not None and self._door is None:
-            around._inside = around._inside or Door(self._session.clock)  # noqa: SLF001  (the same class)
-            self._enter(around._inside)  # noqa: SLF001  (the same class)
+    @property
+    def _lender(self) -> InLine | None:
+        """The function with that ticket; those between the two may have none, or one for other entities."""
+        return next((one for one in self._outwards() if self._ids and one._lends_to(self)), None)  # noqa: SLF001
+
+    def _lends_to(self, inner: InLine) -> bool:
+        ticket, here, there = self._own, self._session.backend.origin, inner._session.backend.origin
+        return ticket is not None and inner._ids.issubset(ticket.ids) and here.database == there.database
+
+    def _outwards(self) -> Iterator[InLine]:
+        """Return the functions around this one, the innermost first."""
+        around = self._around
         while around is not None:
-            around._began_with, around = {}, around._around  # noqa: SLF001  (the same class)
+            yield around
+            around = around._around  # noqa: SLF001  (the same class)
+
+    @property
+    def _joined(self) -> bool:
+        """Whether it is at the door of a function around it."""
+        return self._door is not None and self._own is None
+
+    def _join(self, lender: InLine) -> None:
+        """Wait for the others inside of the same function; the functions around read again what this run changes."""
+        if self._door is None:
+            # a function in between that has joined is in until it has ended: those inside of it wait for each other
+            place = next(one for one in self._outwards() if one is lender or one._joined)  # noqa: SLF001
+            place._inside = place._inside or Door(self._session.clock)  # noqa: SLF001  (the same class)
+            self._enter(place._inside)  # noqa: SLF001  (the same class)
+        for around in self._outwards():
+            around._began_with = {}  # noqa: SLF001  (the same class)
 
     @contextmanager
     def running(self) -> Iterator[None]:

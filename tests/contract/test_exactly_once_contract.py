@@ -145,6 +145,9 @@ def test_an_id_that_only_an_error_told(ground: Ground, name: str) -> None:
     assert ground.dump() == before
     with pytest.raises(ms.OperationIdReused):
         ground.store.topics.create("m.c.one.topic", operation_id=own)
+    for owner, path in ((ground.store.models, "m.c.one.model"), (ground.store.tables, T)):
+        with pytest.raises(ms.OperationIdReused):  # not the owned row, nor that the owner was dropped
+            owner.drop(path, operation_id=own)
 
 
 OTHERS: dict[str, Call] = {

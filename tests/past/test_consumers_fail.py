@@ -140,6 +140,7 @@ def test_a_pin_whose_answer_does_not_come(postgres_url: str, postgres_address: t
         b"DELETE FROM consumer": lambda store: store.consumers.drop("c"),
     }
     with PostgresProxy(*postgres_address) as proxy, ms.open(postgres_url) as other:
+        other.metalakes.create("lake")
         other.consumers.get("c")
         with ms.open(proxy.url_for(postgres_url), deadline=0.5) as store:
             for words, call in calls.items():
@@ -154,6 +155,8 @@ def test_a_pin_whose_answer_does_not_come(postgres_url: str, postgres_address: t
                     call(store)
                 proxy.open_to["client"].set()
                 assert other.outcome(caught.value.operation_id) == ms.Outcome("committed", True)
+                with pytest.raises(ms.OperationIdReused):  # not that the metalake was dropped
+                    other.metalakes.drop("lake", operation_id=caught.value.operation_id)
         assert (other.pins(), other.consumers.list()) == ([], [])
 
 

@@ -115,6 +115,38 @@ def test_two_inside_of_one_function_go_one_after_the_other(store: ms.Store) -> N
     assert store.metalakes.load("m").properties == {"n": "2"}
 
 
+@pytest.mark.parametrize("other", [[], ["x"]])
+def test_a_function_in_between_need_not_touch_the_entity(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch, other: list[str]
+) -> None:
+    """The innermost one waited for the outermost one, which waits for it."""
+    for name in ("m", "x"):
+        store.metalakes.create(name)
+    runs, tickets = list[int](), list[int]()
+    _note_tickets(store, monkeypatch, tickets)
+
+    def between(tx: Any) -> None:
+        for name in other:
+            tx.metalakes.load(name)
+        store.run(_count)
+
+    def fn(tx: Any) -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            _lose(store, tx)
+        else:
+            threads = [threading.Thread(target=copy_context().run, args=(store.run, between)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        tx.metalakes.alter("m", ms.SetComment("around"))
+
+    store.run(fn)
+    assert (len(runs), len(tickets)) == (2, 1)
+    assert store.metalakes.load("m").properties == {"n": "2"}
+
+
 def test_a_function_that_has_ended_is_around_no_other(store: ms.Store) -> None:
     """A task that begins its successor inside of a function, again and again, reached the limit of recursion."""
     contexts = list[Context]()
