@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from metastore.arguments import items, shown
 from metastore.errors import InvalidArgument, UnreadableRow
-from metastore.port.unreadable import damaged
+from metastore.port.unreadable import damaged, fails
 
 __all__ = ["REQUIRED", "DocField", "Stored", "as_stored", "check_names", "decoded", "doc_field"]
 
@@ -46,11 +46,12 @@ def as_stored(value: Any) -> Any:
 
 
 def decoded(row: Stored, decode: Callable[[], T]) -> T:
-    """Return the result of ``decode``. Any error becomes UnreadableRow, which names the row."""
+    """Return the result of ``decode``. Any error of the row becomes UnreadableRow, which names it."""
     try:
         return decode()
     except Exception as error:
-        if isinstance(error, UnreadableRow) and error.kind is not None:  # the error names its row already
+        named = isinstance(error, UnreadableRow) and error.kind is not None
+        if named or not fails(decode):
             raise
         raise damaged(error, row.kind, row.id, row.version) from error
 

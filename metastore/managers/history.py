@@ -24,7 +24,7 @@ from metastore.plain import parsed
 from metastore.port.backend import Reads
 from metastore.port.note import reason_in
 from metastore.port.records import Origin, Step, all_pages
-from metastore.port.unreadable import Unreadable, check_unreadable, damaged, kept, naming
+from metastore.port.unreadable import Unreadable, check_unreadable, kept, naming
 
 V = TypeVar("V", bound=Version)
 _PAGE = 500
@@ -90,10 +90,7 @@ def version_of(step: Step, origin: Origin) -> Version:
 
 def change_of(step: Step, position: str, origin: Origin) -> Change:
     """Return ``step`` as an entry of the change feed. Raises UnreadableRow."""
-    try:
-        fields = _fields(step, position, origin)
-    except Exception as error:
-        raise damaged(error, step.kind, step.entity_id, step.version, position) from error
+    fields = naming(lambda: _fields(step, position, origin), step.kind, step.entity_id, step.version, position)
     fields["position"], fields["kind"] = position, step.kind or ""
     fields["entity_id"], fields["other_path"] = step.entity_id or 0, step.other_path
     return _made(Change, fields)

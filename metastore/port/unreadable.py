@@ -49,13 +49,24 @@ def damaged(
     return UnreadableRow(row, reason(error), kind=kind, entity_id=entity_id, version=version, position=position)
 
 
+def fails(read: Callable[[], object]) -> bool:
+    """Whether reading a row fails once more; if not, the row is sound: a signal's handler raised the first error."""
+    try:
+        read()
+    except Exception:  # noqa: BLE001  (a broken document can raise anything in a decoder)
+        return True
+    return False
+
+
 def naming(
     read: Callable[[], T], kind: str | None, entity_id: int | None, version: int | None, position: str | None = None
 ) -> T:
-    """Return what ``read`` returns; turn every exception into an UnreadableRow that names this row."""
+    """Return what ``read`` returns; turn every exception of the row into an UnreadableRow that names it."""
     try:
         return read()
     except Exception as error:
+        if not fails(read):
+            raise
         raise damaged(error, kind, entity_id, version, position) from error
 
 

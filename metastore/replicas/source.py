@@ -127,8 +127,9 @@ class Source:
     def asked(self, at_least: str | None, check: Callable[[str], None], ends: float) -> Reached | None:
         """Return the result of :meth:`reached`; None if the server failed or has another change there: then it rests.
 
-        A server that does not answer by the time ``ends`` has failed. ``check`` raises InvalidArgument if the primary
-        has another change there, too: then the position is wrong.
+        A server that does not answer by the time ``ends`` has failed; one to which no connection is free is None, too,
+        but does not rest. ``check`` raises InvalidArgument if the primary has another change there, too: then the
+        position is wrong.
         """
         try:
             with until(ends):
@@ -136,7 +137,8 @@ class Source:
         except (*FAILURES, InvalidArgument) as error:  # outside of the block: only the caller's own time counts here
             if isinstance(error, InvalidArgument) and at_least is not None:
                 check(at_least)
-            self.failed(error)
+            if not isinstance(error, PoolExhausted) or remaining(self._clock, 1) <= 0:
+                self.failed(error)
             return None
 
 

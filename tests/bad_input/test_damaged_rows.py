@@ -17,6 +17,8 @@ import psycopg
 import pytest
 
 import metastore as ms
+from metastore.kinds import entity
+from metastore.managers import history
 from metastore.urls import parse_url
 from tests.bad_input.conftest import TABLE, prepare
 from tests.cli.test_cli import here
@@ -364,3 +366,34 @@ def test_a_step_that_is_not_utf8(on_sqlite: tuple[ms.Store, Execute], column: st
     with pytest.raises(ms.UnreadableRow):
         store.export_to(io.BytesIO(), history=True)
     store.export_to(io.BytesIO(), history=True, unreadable=left_out.append)
+
+
+class Late(Exception):
+    """What the handler of an alarm raises, such as a task's time limit."""
+
+
+@pytest.mark.parametrize(
+    ("module", "decoder", "readers"),
+    [
+        (history, "utc", [lambda s, u: s.changes(unreadable=u), lambda s, u: s.tables.history(TABLE, unreadable=u)]),
+        (entity, "_object", [lambda s, u: s.tables.list("m.c.s", unreadable=u)]),
+    ],
+    ids=["changes and versions", "entities"],
+)
+def test_an_alarm_within_decoding_damages_no_row(
+    ground: ms.Store, monkeypatch: pytest.MonkeyPatch, module: Any, decoder: str, readers: list[Callable[..., Any]]
+) -> None:
+    decode = getattr(module, decoder)
+    for read in readers:
+        alarms, left_out = [Late()], list[object]()
+
+        def decoded(value: Any, alarms: list[Late] = alarms) -> Any:
+            if alarms:
+                raise alarms.pop()
+            return decode(value)
+
+        monkeypatch.setattr(module, decoder, decoded)
+        with pytest.raises(Late):
+            list(read(ground, left_out.append))
+        assert not left_out
+        assert list(read(ground, left_out.append))

@@ -240,6 +240,18 @@ def test_a_silent_replica_is_left_for_the_primary(two: Pair, monkeypatch: pytest
             assert proxy.round_trips == asked
 
 
+def test_a_replica_whose_connections_are_all_in_use_is_passed_over(two: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new view waits for none of them until its deadline; the replica did not fail, so it does not rest."""
+    with ms.open(two.url, read_from=[two.replica_url], pool_size=1) as store:
+        two.caught_up(store)
+        monkeypatch.setattr(reads, "_ANSWERS", 0.1)
+        assert store._replicas is not None
+        ((replica,),) = (store._replicas._replicas,)
+        with replica.backend.pool.connection():  # type: ignore[attr-defined]
+            assert store.replica().from_primary
+        assert not replica.rests
+
+
 def test_a_view_goes_on_while_the_primary_is_silent(two: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a new connection to the replica the primary is asked, but not until the deadline of the call."""
     with (

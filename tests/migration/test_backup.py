@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import metastore as ms
+from metastore import migrations
 from metastore.backends.sqlite import copies
 from metastore.backends.sqlite.connect import DRIVER
+from metastore.urls import parse_url
 from tests.migration.schema import run
 
 
@@ -240,3 +242,35 @@ def test_a_schema_that_is_no_text_is_told(file: Path) -> None:
             call()
     ms.put_back(url_of(bad), good)
     assert names(bad) == ["kept"]
+
+
+# --- what must not be given twice
+
+
+def acquire(store: ms.Store, name: str, owner: str = "any") -> int:
+    token = store.leases.acquire(name, owner=owner).token
+    assert token is not None
+    return token
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["this format", "an older format"])
+def test_tokens_and_ids_that_the_replaced_database_gave_are_not_given_again(file: Path, older: bool) -> None:
+    backup = file.with_suffix(".backup")
+    with ms.open(url_of(file)) as store:
+        kept, held = acquire(store, "kept"), acquire(store, "held")
+    if older:
+        migrations.downgrade(parse_url(url_of(file)), "0011")
+    ms.back_up(url_of(file), backup)
+    with ms.open(url_of(file)) as store:
+        store.leases.break_("held")
+        lost = {"held": acquire(store, "held", "another"), "new": acquire(store, "new")}
+        entity = store.metalakes.create("lost")
+    ms.put_back(url_of(file), backup)
+    with ms.open(url_of(file)) as store:
+        for name, token in [("held", held), *lost.items()]:
+            with pytest.raises(ms.LeaseLost):
+                store.leases.join(name, token)
+        assert all(acquire(store, name) > token for name, token in lost.items())
+        assert store.leases.join("kept", kept).token == kept
+        assert store.metalakes.create("other").id > entity.id
+        assert store.verify() == []

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from metastore.backends.sqlite.connect import DRIVER
+from metastore.backends.sqlite.replaced import NOTHING, Replaced, keep, replaced
 from metastore.clock import SYSTEM
 from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument
 from metastore.port.format import SCHEMA_FORMAT
@@ -42,6 +43,7 @@ def back_up(database: str, target: Path) -> None:
 def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
     """Replace the database's state with the state of ``source``, which :func:`back_up` wrote.
 
+    Ids, and tokens of leases, that the replaced state has given are not given again.
     ``dry_run``: only check the source.
 
     Raises InvalidArgument if the source is not such a file; BackendUnavailable while a program has the database open.
@@ -51,11 +53,11 @@ def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
         raise InvalidArgument(f"{source} is the database itself; name a file of: metastore backup")
     if dry_run:
         return
-    with _alone(database):
-        _write(str(source), Path(database).resolve())
+    with _alone(database) as kept:
+        _write(str(source), Path(database).resolve(), kept)
 
 
-def _write(source: str, target: Path) -> None:
+def _write(source: str, target: Path, kept: Replaced = NOTHING) -> None:
     """Let SQLite copy a database to ``target``: either the whole copy exists, on the disk, or no file does."""
     part = target.with_name(target.name + _PART)
     try:
@@ -65,6 +67,8 @@ def _write(source: str, target: Path) -> None:
             read.backup(written, progress=_Patience(source))
             written.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a WAL beside it
             problem = _problem(written)
+            if problem is None:
+                keep(written, kept)
         if problem is not None:
             raise BackendRefused(f"SQLite finds damage in {source}: {problem}; take another backup")
         if target.exists():
@@ -132,13 +136,13 @@ def _check(source: Path) -> None:
 
 
 @contextmanager
-def _alone(database: str) -> Iterator[None]:
-    """Hold the database exclusively, with its log emptied and removed.
+def _alone(database: str) -> Iterator[Replaced]:
+    """Hold the database exclusively, with its log emptied and removed; yield what to keep of it.
 
     A file that SQLite cannot read counts as missing.
     """
     if not Path(database).is_file():
-        yield
+        yield NOTHING
         return
     with closing(_connect(database)) as connection:
         try:
@@ -151,4 +155,4 @@ def _alone(database: str) -> Iterator[None]:
                 raise BackendUnavailable(
                     f"a program has {database} open; end all programs that use it, then put the backup back again"
                 ) from None
-        yield
+        yield replaced(connection)

@@ -1,0 +1,64 @@
+"""What a restored database keeps of the state that it replaces: the highest tokens of leases, and the highest id.
+
+A token and an id must not be given twice, also not to two holders of which a restore has undone the first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from metastore.backends.sqlite.connect import DRIVER
+from metastore.backends.sqlite.leases import SqliteLeases
+from metastore.clock import SYSTEM
+from metastore.names import format_path
+from metastore.port.format import SCHEMA_FORMAT
+from metastore.port.leases import Mirror
+
+__all__ = ["NOTHING", "Replaced", "keep", "replaced"]
+
+_HOLDER: Final = "restore"
+"""Whom the audit names for a token that is carried over. Nobody holds the lease then."""
+
+
+class Replaced(NamedTuple):
+    """The highest id that a database has given, and name, token and mirrored holder of each of its leases."""
+
+    last_id: int
+    leases: list[tuple[str, int, str | None]]
+
+
+NOTHING: Final = Replaced(0, [])
+# The types are checked: the database may be damaged.
+_LAST_ID: Final = "SELECT last_id FROM info WHERE typeof(last_id) = 'integer'"
+_LEASES: Final = """SELECT name, token, CASE WHEN owner IS NULL THEN incarnation END FROM lease
+  WHERE typeof(name) = 'text' AND typeof(token) = 'integer' ORDER BY name"""
+
+
+def replaced(connection: Any) -> Replaced:
+    """Return what is to be kept of a database; of a damaged one, as far as it can be read."""
+    last_id, leases = 0, list[tuple[str, int, str | None]]()
+    try:
+        ((last_id,),) = connection.execute(_LAST_ID).fetchall()
+        leases.extend(connection.execute(_LEASES))
+    except (DRIVER.Error, UnicodeDecodeError, ValueError):  # it may be older than leases, too, or no database at all
+        pass
+    return Replaced(last_id, leases)
+
+
+def keep(connection: Any, kept: Replaced) -> None:
+    """Continue the ids and the tokens of a replaced database. A backup of an older format is upgraded first."""
+    if kept == NOTHING:
+        return
+    ((format_,),) = connection.execute("SELECT format FROM info").fetchall()
+    if kept.leases and format_ < SCHEMA_FORMAT:
+        from metastore.migrations import upgrade_sqlite  # noqa: PLC0415  (Alembic is slow to import)
+
+        upgrade_sqlite(connection)
+    now = SYSTEM.micros()
+    leases = SqliteLeases(lambda change: change(connection, now), connection.execute, SYSTEM)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("UPDATE info SET last_id = max(last_id, ?)", (kept.last_id,))
+    for name, token, incarnation in kept.leases:
+        path = format_path((name,))
+        leases.mirror(Mirror(SYSTEM.operation_id(), None, name, path, token, _HOLDER, incarnation or ""))
+    connection.execute("COMMIT")
