@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from io import TextIOBase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -100,15 +100,22 @@ def _command() -> Any:
 
 
 class _Closed(TextIOBase):
-    """Replaces a closed standard output: a write raises an error."""
+    """Replaces a closed standard output: its use raises an error."""
 
     def write(self, _: str) -> int:
         raise OSError(errno.EBADF, "standard output is closed")
 
+    @property
+    def buffer(self) -> NoReturn:
+        """The stream of bytes is closed too."""
+        raise OSError(errno.EBADF, "standard output is closed")
+
 
 def _open_streams() -> None:
-    """Make sure that stdout and stderr are streams: Python sets a closed one to None."""
+    """Make sure that stdin, stdout and stderr are streams: Python sets a closed one to None."""
     streams: Any = sys
+    if streams.stdin is None:
+        streams.stdin = Path(os.devnull).open()  # noqa: SIM115  (for the whole process)
     if streams.stdout is None:
         streams.stdout = _Closed()
     if streams.stderr is None:

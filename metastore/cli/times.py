@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from metastore.arguments import shown
 from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument
 
@@ -32,7 +33,7 @@ def when(text: str) -> str | datetime:
         time = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         message = (
-            f"{text!r} is neither a position nor a time such as 2026-11-22T10:00 or '5 minutes ago'; "
+            f"{shown(text)} is neither a position nor a time such as 2026-11-22T10:00 or '5 minutes ago'; "
             "metastore changes shows positions"
         )
         raise InvalidArgument(message) from None
@@ -47,4 +48,4 @@ def parse_duration(text: str) -> timedelta:
             return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError:
         pass
-    raise InvalidArgument(f"{text!r} is not a duration; write a number and d, h, m or s, such as 7d, 12h, 30m, 0s")
+    raise InvalidArgument(f"{shown(text)} is not a duration; write a number and d, h, m or s, such as 7d, 12h, 30m, 0s")

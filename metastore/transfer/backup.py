@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from metastore.arguments import shown
+from metastore.arguments import boolean, shown
 from metastore.errors import InvalidArgument
 from metastore.transfer.files import FileOrName, file_name
 from metastore.urls import parse_url, redacted
@@ -35,6 +35,7 @@ def put_back(url: str | None, file: str | Path, *, dry_run: bool = False) -> Non
     """
     from metastore.backends.sqlite import copies  # noqa: PLC0415
 
+    boolean(dry_run, "dry_run")
     copies.put_back(_database(url, "pg_restore puts a backup back"), _named(file), dry_run=dry_run)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -43,11 +44,13 @@ def write_report(file: Path, report: Report) -> None:
     """Write a report. A reader sees the previous one or this one. Raises InvalidArgument if it cannot be written."""
     values = {**asdict(report), "started": report.started.isoformat()}
     values["violations"] = [asdict(one) for one in report.violations[:_SHOWN]]
-    half = file.with_name(f".{file.name}.new")
+    half = file.parent / f".{file.name}.new"  # with_name refuses a path without a name, such as /
     try:
         half.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8", errors="replace")
         half.replace(file)
     except OSError as error:
+        with suppress(OSError):
+            half.unlink()
         raise InvalidArgument(f"the report {file} cannot be written: {error.strerror}") from None
 
 

@@ -196,8 +196,12 @@ def test_what_ends_early_is_no_traceback(lake: str) -> None:
     for early, more in (("", ""), ("PYTHONUNBUFFERED=1", "--json")):
         pipe = shell(f"{early} {command} changes {more} | true; echo ${{PIPESTATUS[0]}}")
         assert (pipe.stdout, pipe.stderr) == ("141\n", "")
-    closed = shell(f"{command} ls >&-")
-    assert (closed.returncode, closed.stderr) == (1, "metastore: standard output is closed\n")
+    for what in ("ls", "export"):  # an export writes bytes
+        closed = shell(f"{command} {what} >&-")
+        assert (closed.returncode, closed.stderr) == (1, "metastore: standard output is closed\n")
+    asked = shell(f"{command} drop lake.c.s.t && {command} purge lake.c.s.t <&-")
+    assert asked.returncode == 1
+    assert "give --yes" in asked.stderr
     full = shell(f"{command} ls > /dev/full")
     assert (full.returncode, full.stderr.count("\n")) == (1, 1)
     assert shell(f"{command} ls >&- 2>&-").returncode == 1
