@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -96,6 +97,7 @@ class Process:
 
     def close(self) -> None:
         """Close the pipes; a command that still runs is killed by its guard."""
+        self._guard.send_signal(signal.SIGCONT)
         for pipe in (self._guard.stdin, self._guard.stdout, self._log):
             if pipe is not None:
                 with suppress(OSError):
@@ -104,6 +106,7 @@ class Process:
 
     def _tell(self, line: str) -> None:
         assert self._guard.stdin is not None
+        self._guard.send_signal(signal.SIGCONT)  # the command may have stopped it: then nothing would end the command
         with suppress(OSError):  # the guard has ended
             self._guard.stdin.write(line.encode())
             self._guard.stdin.flush()

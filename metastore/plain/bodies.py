@@ -11,7 +11,7 @@ import json
 from math import isinf
 from typing import Any, Final
 
-__all__ = ["LARGE", "Crowded", "check_values", "read_json", "read_large_json", "write_json"]
+__all__ = ["FINITE", "LARGE", "Crowded", "check_values", "read_json", "read_large_json", "write_json"]
 
 LARGE: Final = 64 << 10
 """A larger body is read in a thread, by ``read_large_json`` (bytes)."""
@@ -37,7 +37,7 @@ def read_json(text: bytes, **hooks: Any) -> Any:
         # UTF-8 only (RFC 8259, section 8.1): json.loads also accepts UTF-16, and check_values cannot count values in
         # that
         plain = text.decode("utf-8-sig")
-        return json.loads(plain, parse_int=_integer, parse_float=_float, parse_constant=_no_number, **hooks)
+        return json.loads(plain, parse_int=_integer, **FINITE, **hooks)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the body is not JSON: {error}") from None
 
@@ -109,3 +109,7 @@ def _float(text: str) -> float:
 
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is not a JSON number")
+
+
+FINITE: Final[Any] = {"parse_float": _float, "parse_constant": _no_number}
+"""The options of ``json.loads`` that refuse what is no number of JSON, or none of a float: it could not be written."""

@@ -37,8 +37,8 @@ from metastore.pyiceberg.sharing import parsed, shared
 __all__ = [
     "check_text",
     "delete_quietly",
-    "delete_table_files",
     "deleted_if_refused",
+    "files_of",
     "make_folders",
     "never_changes",
     "next_location",
@@ -266,8 +266,8 @@ def delete_quietly(io: FileIO, locations: list[str]) -> None:
             _LOG.warning("the file %s is not named by any commit and could not be deleted", location)
 
 
-def delete_table_files(io: FileIO, metadata: TableMetadata, location: str) -> None:
-    """Delete all files of a table that is gone. A file that cannot be read or deleted stays, and is logged.
+def files_of(io: FileIO, metadata: TableMetadata, location: str) -> list[str]:
+    """Return all files of a table, for a purge. A file that cannot be read is logged; those that it names are missing.
 
     With the property ``gc.enabled=false`` data files stay, as in Iceberg's Java library: other tables may use them.
     """
@@ -284,7 +284,7 @@ def delete_table_files(io: FileIO, metadata: TableMetadata, location: str) -> No
     figures = {one.statistics_path for one in (*metadata.statistics, *metadata.partition_statistics)}
     lists = {snapshot.manifest_list for snapshot in metadata.snapshots}
     older = {entry.metadata_file for entry in metadata.metadata_log}
-    delete_quietly(io, [*data, *manifests, *lists, *figures, *older, location])
+    return [*data, *manifests, *lists, *figures, *older, location]
 
 
 @contextmanager

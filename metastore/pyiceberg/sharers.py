@@ -11,6 +11,7 @@ name says which one it is: what is before it has several spellings, as in ``s3:/
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from pyiceberg.table.metadata import TableMetadata
 
@@ -23,21 +24,16 @@ from metastore.store import Store
 __all__ = ["has_sharers"]
 
 
-def has_sharers(store: Store, purged: Table, metadata: TableMetadata) -> bool:
-    """Whether another table of the store, at any place, has the files of ``purged``, which is gone."""
-    session, uuid, places = store._session, str(metadata.table_uuid), _places(metadata)  # noqa: SLF001  (the same package)
+def has_sharers(store: Store, purged: Table, metadata: TableMetadata, files: Iterable[str]) -> bool:
+    """Whether another table of the store, at any place, has some of the ``files`` of ``purged``, which is gone."""
+    session, uuid = store._session, str(metadata.table_uuid)  # noqa: SLF001  (the same package)
+    places = "\n".join([f"{metadata.location}/", *files])
     whole = session.backend if session.access is None else session.access.backend  # users do not see all tables
     with whole.snapshot() as snapshot:
         rows = snapshot.rows("entity", ("id", "doc"), ("id",))
         others = [row_id for row_id, doc in rows if uuid in doc and row_id != purged.id and _has(doc, uuid, places)]
         states = snapshot.rows("guard", ("id", "kind", "state"), ("id",), others)
         return any(kind == purged.kind and state != PURGING for _, kind, state in states)
-
-
-def _places(metadata: TableMetadata) -> str:
-    """Return where the files of a table are or were, one a line; a copy began at one of these places."""
-    lists = (snapshot.manifest_list for snapshot in metadata.snapshots)
-    return "\n".join([f"{metadata.location}/", *(entry.metadata_file for entry in metadata.metadata_log), *lists])
 
 
 def _has(doc: str, uuid: str, places: str) -> bool:

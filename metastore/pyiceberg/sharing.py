@@ -119,7 +119,7 @@ _ANY: Final[TypeAdapter[TableMetadata]] = TypeAdapter(
 
 
 def parsed(text: bytes) -> TableMetadata:
-    """Return the table metadata in a JSON text. Raises pydantic's ValidationError."""
+    """Return the table metadata in a JSON text. Raises ValueError."""
     metadata = _ANY.validate_json(text)
     if isinstance(metadata, _SHARED):
         metadata._unknown = unknown_fields(text, metadata.model_dump_json())  # noqa: SLF001  (it has just been made)

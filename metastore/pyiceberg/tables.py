@@ -24,8 +24,9 @@ from metastore.kinds.table.kind import Table as StoredTable
 from metastore.pyiceberg.commits import Current
 from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, fresh_columns, pointer_changes, pointer_of
 from metastore.pyiceberg.files import (
-    delete_table_files,
+    delete_quietly,
     deleted_if_refused,
+    files_of,
     read_current,
     read_metadata,
     write_metadata,
@@ -222,15 +223,17 @@ class Tables:
             with errors_of_iceberg():
                 if not self._store.tables.purge(current.entity, **options):
                     raise no_table(names)
-            if has_sharers(self._store, current.entity, current.metadata):
+            io = self._places.io(current.metadata.properties, current.location)
+            # a server deletes no file that a client's metadata names elsewhere: it may belong to another table
+            io = self._places.below(io, current.metadata.location)
+            files = files_of(io, current.metadata, current.location)
+            if has_sharers(self._store, current.entity, current.metadata, files):
                 _LOG.warning("the files of %s stay, because another table has the same UUID", shown(names))
                 return
             if self._neighbours.may_be_more_than(0, current.metadata.location):
                 _LOG.warning("the files of %s stay, because another table lies in its folder, or may", shown(names))
                 return
-            io = self._places.io(current.metadata.properties, current.location)
-            # a server deletes no file that a client's metadata names elsewhere: it may belong to another table
-            delete_table_files(self._places.below(io, current.metadata.location), current.metadata, current.location)
+            delete_quietly(io, files)
 
         self._once.run(attempt, lambda: None)
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from metastore.plain.bodies import FINITE
+
 __all__ = ["Unknown", "unknown_fields", "with_unknown"]
 
 Unknown = dict[str, Any]
@@ -23,8 +25,11 @@ _MANIFESTS: Final = "manifest-list"
 
 
 def unknown_fields(text: bytes, known: str) -> Unknown:
-    """Return the fields that the JSON ``text`` has and ``known``, which was written from it, lacks."""
-    return _below(json.loads(text), json.loads(known))
+    """Return the fields that the JSON ``text`` has and ``known``, which was written from it, lacks.
+
+    Raises ValueError for a number that could not be written again.
+    """
+    return _below(json.loads(text, **FINITE), json.loads(known))
 
 
 def with_unknown(known: str, unknown: Unknown) -> str:

@@ -55,7 +55,7 @@ class Gate:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         pairs: list[tuple[bytes, bytes]] = scope["headers"]
-        target = len(scope["raw_path"]) + len(scope["query_string"])
+        target = len(scope.get("raw_path") or scope["path"]) + len(scope["query_string"])  # a raw path is optional
         if target + sum(len(name) + len(value) for name, value in pairs) > HEADER_BYTES:
             return 431, f"the request's header has more than {HEADER_BYTES >> 10} KiB; send less"
         counts = Counter([name for name, _ in pairs if name in self._once])

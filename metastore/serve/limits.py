@@ -78,6 +78,7 @@ class _Watched(asyncio.Protocol):
     transport: Any
     flow: Any
     cycle: Any
+    scope: Any
     connections: set[Any]
     timeout_keep_alive_task: Any
     _seen: tuple[Any, ...] = ()
@@ -91,15 +92,28 @@ class _Watched(asyncio.Protocol):
             _make_room(self.connections, self)
 
     def data_received(self, data: bytes) -> None:
+        self._header_bytes += len(data)
         super().data_received(data)
         self.look(SYSTEM.monotonic())  # checked now: at the next sweep, several requests would seem to begin together
-        self._header_bytes = self._header_bytes + len(data) if self._stage() == _HEADER else 0
+        if self._stage() not in (_HEADER, _BODY):
+            self._header_bytes = 0
         if self._header_bytes <= HEADER_BYTES or self.transport.is_closing():
             return
-        if self.cycle is None or not self.cycle.more_body:
+        if self.cycle is None or not (self.cycle.more_body and self.cycle.response_complete):
             self.refuse(_LARGE)
         elif self._header_bytes > _REST_BYTES:  # the rest of a body whose request was answered early
             self.cut()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field of a header. One behind the body, a trailer, is left out: it may come after all checks."""
+        if self.cycle is None or self.cycle.scope is not self.scope:
+            super().on_header(name, value)  # type: ignore[misc]  # uvicorn's
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body. Only what brings none is counted: the header, trailers, extensions of chunks."""
+        if not self.cycle.response_complete:
+            self._header_bytes = 0
+        super().on_body(body)  # type: ignore[misc]  # uvicorn's
 
     def shutdown(self) -> None:
         """Close the connection once its request is answered; a request whose body does not come soon gets no answer."""

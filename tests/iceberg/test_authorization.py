@@ -95,6 +95,21 @@ def test_a_right_that_comes_helps_a_repeat_under_its_key(address: str, url: str)
     assert (created(), created()) == (200, 200)
 
 
+def test_repeats_that_find_no_namespace_leave_nothing(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each repeat left an operation, and read those of all repeats before it."""
+    read, outcome = set[Any](), ms.Store.outcome
+
+    def counted(store: ms.Store, operation: Any) -> ms.Outcome:
+        read.add(operation)
+        return outcome(store, operation)
+
+    monkeypatch.setattr(ms.Store, "outcome", counted)
+    headers = {"Authorization": "Bearer token-of-root", "Idempotency-Key": str(uuid4())}
+    for _ in range(3):
+        assert httpx.delete(f"{address}/v1/lake.ice/namespaces/none", headers=headers, timeout=20).status_code == 404
+    assert len(read) == 1
+
+
 def test_a_users_repeats_are_answered_once_more(address: str, url: str) -> None:
     """A right is asked for an attempt, not for the repeat of one that has happened: the name is taken by then."""
     with ms.open(url) as store:

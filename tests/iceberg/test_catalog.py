@@ -19,6 +19,7 @@ from pyiceberg.exceptions import (
     ViewAlreadyExistsError,
 )
 from pyiceberg.schema import Schema
+from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 from pyiceberg.view.metadata import ViewVersion
 
@@ -180,6 +181,26 @@ def test_a_purge_leaves_the_files_that_a_copy_has_too(catalog: MetastoreCatalog,
     metadata = catalog.load_table("a.t").metadata_location
     catalog.purge_table("a.t")
     assert not Path(metadata.removeprefix("file://")).exists()
+
+
+def test_a_purge_leaves_the_files_of_a_copy_in_the_first_folder_after_the_original_has_moved(
+    catalog: MetastoreCatalog, tmp_path: Path
+) -> None:
+    """The manifests of a moved table name files in its first folder, although nothing else of its metadata does."""
+    first = f"file://{tmp_path}/warehouse/t-{ms.new_operation_id().hex}"
+    catalog.create_namespace("a")
+    catalog.create_table("a.t", ROWS.schema, first, properties={"write.metadata.previous-versions-max": "1"})
+    catalog.load_table("a.t").append(ROWS)
+    catalog.create_namespace("copies")
+    catalog.store.export_to(tmp_path / "t.jsonl", "lake.ice.a.t")
+    catalog.store.import_from(tmp_path / "t.jsonl", into="lake.ice.copies")
+    catalog.commit_tables([("a.t", (), (SetLocationUpdate(location=f"file://{tmp_path}/warehouse/moved"),))])
+    catalog.load_table("a.t").append(ROWS)
+    moved = catalog.load_table("a.t")
+    moved.maintenance.expire_snapshots().by_id(moved.metadata.snapshots[0].snapshot_id).commit()
+    moved.refresh().append(ROWS)
+    catalog.purge_table("a.t")
+    assert catalog.load_table("copies.t").scan().to_arrow() == ROWS
 
 
 def test_a_purge_deletes_the_files_although_others_name_the_uuid(catalog: MetastoreCatalog) -> None:

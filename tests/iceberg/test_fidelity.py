@@ -130,6 +130,17 @@ def test_an_upgrade_keeps_unknown_fields(client: httpx.Client) -> None:
         assert written.count('"last-sequence-number"') == 1, "a field of the new version is not an unknown one any more"
 
 
+def test_a_file_with_a_number_that_cannot_be_written_again_is_refused(client: httpx.Client) -> None:
+    """The server wrote ``Infinity`` into its answers and the next file, which no reader of JSON takes."""
+    loaded = client.get(f"{TABLES}/t").json()
+    file = Path(loaded["metadata-location"].removeprefix("file://")).with_name("odd.metadata.json")
+    text = json.dumps(loaded["metadata"])
+    for number, status in (("1e400", 400), ("NaN", 400), ("1" + "0" * 400, 200)):
+        file.write_text(text.replace('"fields":', f'"x-unknown": {number}, "fields":', 1))
+        body = {"name": f"u{len(number)}", "metadata-location": str(file)}
+        assert client.post("/namespaces/a/register", json=body).status_code == status
+
+
 def test_statistics_are_set_and_removed(client: httpx.Client, tmp_path: Path) -> None:
     figures = {**statistics(7, "boring-type"), "statistics-path": f"file://{tmp_path}/lake/a/x.stats"}
     made = changed(client, {"action": "set-statistics", "snapshot-id": 7, "statistics": figures})

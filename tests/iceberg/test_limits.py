@@ -118,6 +118,27 @@ def test_a_header_has_a_size() -> None:
         assert answer[:12] in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
 
 
+@pytest.mark.parametrize("sends", [b"0\r\nx: y\r\n", b"0\r\nx: ", b"1;x="])
+def test_what_comes_beside_a_body_has_a_size(sends: bytes) -> None:
+    """Trailers without end were kept: 50 MiB took 1.3 GB, before the body's time was over."""
+    with running(large) as (_, port), connected(port) as greedy:
+        greedy.sendall(b"POST /busy HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n" + sends)
+        answer = ends_while(greedy, lambda: b"a: b\r\n" * 1000 if sends.endswith(b"\n") else b"a" * 6000)
+        assert answer[:12] in (b"HTTP/1.1 431", b"")
+
+
+def test_a_trailer_is_no_header(sqlite_url: str, tmp_path: Path) -> None:
+    """It came behind all that a proxy looks at, and named the user."""
+    body = b'{"namespace": ["a"]}'
+    header = "POST /iceberg/v1/lake.ice/namespaces HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    chunked = f"transfer-encoding: chunked\r\n\r\n{len(body):x}\r\n{body.decode()}\r\n0\r\n"
+    with served(sqlite_url, tmp_path / "w") as address, connected(int(address.split(":")[2].split("/")[0])) as sender:
+        sender.sendall(f"{header}{chunked}authorization: Basic cm9vdDp4\r\n\r\n".encode())
+        assert sender.recv(4096).startswith(b"HTTP/1.1 200")
+    with ms.open(sqlite_url) as store:
+        assert store.schemas.load("lake.ice.a").created_by == "anonymous"
+
+
 def test_idle_connections_keep_nobody_out() -> None:
     """At the limit, those that have waited longest for their client make room."""
     with running(large, Limits(connections=8)) as (server, port), ExitStack() as stack:

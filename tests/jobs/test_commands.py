@@ -14,11 +14,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import metastore as ms
 from metastore.jobs import WorkerPool, submit
-from metastore.jobs.command import words
+from metastore.jobs.command import environment, words
 from metastore.jobs.folder import job_folder, sweep
 from metastore.jobs.process import Process
 from metastore.jobs.run import _finish as finish
@@ -286,6 +287,17 @@ def test_the_command_dies_with_its_guard(tmp_path: Path) -> None:
         assert wait_until(lambda: pid.exists() and bool(pid.read_text().strip()), 10.0)
         guard.kill()
     assert wait_until(lambda: not _runs(int(pid.read_text())), 10.0)
+
+
+@pytest.mark.parametrize("ends", [Process.stop, Process.kill])
+def test_a_command_that_stops_its_guard_ends(tmp_path: Path, ends: Callable[[Process], None]) -> None:
+    """Nothing ended it, no cancel and no lost lease; and the server waited for it for ever when it was to stop."""
+    process = Process(["sh", "-c", "kill -STOP $PPID; exec sleep 60"], environment({}), tmp_path)
+    guard = psutil.Process(process._guard.pid)
+    assert wait_until(lambda: guard.status() == psutil.STATUS_STOPPED, 20.0)
+    ends(process)
+    assert process.wait(20.0)
+    process.close()
 
 
 def _runs(pid: int) -> bool:
