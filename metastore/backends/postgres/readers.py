@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -18,11 +17,11 @@ from metastore.port.commit import Conflicted, Unknown
 from metastore.port.past import ConsumerRow, NotKept, PinRow
 from metastore.port.records import Step
 
-# inserted with what the statement did: a second sending waits for the first one, and fails if that was applied
+# inserted if the statement did something: a second sending waits for the first one, and fails if that was applied
 _KEPT = f"""kept AS (
   INSERT INTO operation (operation_id, ordinal, action, result, time)
-  SELECT %(operation_id)s::uuid, 0, 'unchanged',
-    CASE WHEN EXISTS (SELECT FROM done) THEN '{{"value": true}}' ELSE '{{"value": false}}' END, {NOW} WHERE {DURABLE})
+  SELECT %(operation_id)s::uuid, 0, 'unchanged', '{{"value": true}}', {NOW}
+  WHERE EXISTS (SELECT FROM done) AND {DURABLE})
 SELECT EXISTS (SELECT FROM done)"""
 _FREE_NAME = f"""WITH freed AS (DELETE FROM pin WHERE name = %(name)s::text AND expires_at < {NOW} AND {DURABLE})
 SELECT {NOW}"""
@@ -58,12 +57,7 @@ _PAUSE = 0.05
 class PostgresReaders:
     """Keeps the promises of :class:`metastore.port.past.Readers`."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        fetch: Fetch,
-        confirm: Callable[[UUID], list[Step]],
-    ) -> None:
+    def __init__(self, pool: Pool, fetch: Fetch, confirm: Callable[[UUID], list[Step]]) -> None:
         self._pool, self._fetch, self._confirm = pool, fetch, confirm
 
     def _write(self, text: str, values: dict[str, Any]) -> tuple[Any, ...]:
@@ -79,9 +73,9 @@ class PostgresReaders:
                     if isinstance(answer, list):
                         return answer[0]
                     lost = lost or isinstance(answer, Unknown)
-                    if isinstance(answer, Conflicted) and answer.cause == "operation":
-                        for step in self._confirm(operation_id):
-                            return (json.loads(step.result or "")["value"], True, 0)
+                    was_done = isinstance(answer, Conflicted) and answer.cause == "operation"
+                    if was_done and self._confirm(operation_id):
+                        return (True, True, 0)
                 except (BackendUnavailable, DeadlineExceeded) as error:
                     if not lost:
                         raise
