@@ -104,6 +104,11 @@ class _Watched(asyncio.Protocol):
         elif self._header_bytes > _REST_BYTES:  # the rest of a body whose request was answered early
             self.cut()
 
+    def on_message_begin(self) -> None:
+        """Begin to count: what came before belongs to another request, such as the rest of a body that was refused."""
+        self._header_bytes = 0
+        super().on_message_begin()  # type: ignore[misc]  # uvicorn's
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a field of a header. One behind the body, a trailer, is left out: it may come after all checks."""
         if self.cycle is None or self.cycle.scope is not self.scope:

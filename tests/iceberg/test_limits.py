@@ -139,6 +139,20 @@ def test_a_trailer_is_no_header(sqlite_url: str, tmp_path: Path) -> None:
         assert store.schemas.load("lake.ice.a").created_by == "anonymous"
 
 
+def test_the_rest_of_a_refused_body_is_not_part_of_the_next_header() -> None:
+    """The header of the next request may come alone, without its body."""
+
+    async def refused(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    with running(refused) as (_, port), connected(port) as client:
+        for _ in range(3):
+            client.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n")
+            assert client.recv(4096).startswith(b"HTTP/1.1 413")
+            client.sendall(b"x" * 1_000_000)
+
+
 def test_idle_connections_keep_nobody_out() -> None:
     """At the limit, those that have waited longest for their client make room."""
     with running(large, Limits(connections=8)) as (server, port), ExitStack() as stack:
