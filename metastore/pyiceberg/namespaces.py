@@ -46,7 +46,7 @@ class Namespaces:
         """Drop an empty namespace."""
 
         def attempt(options: dict[str, Any]) -> None:
-            self.require(names)  # a drop that finds nothing leaves an operation, which each repeat of the key reads
+            self._load(names)  # a drop that finds nothing leaves an operation, which each repeat of the key reads
             with errors_of_iceberg():
                 try:
                     dropped = self._store.schemas.drop((*self._root, *names), **options)
