@@ -147,6 +147,29 @@ def test_a_function_in_between_need_not_touch_the_entity(
     assert store.metalakes.load("m").properties == {"n": "2"}
 
 
+def test_a_ticket_that_others_have_removed_is_lent_no_more(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function took so long that they did not wait. One of them has died in line, and holds up all without one."""
+    entity, runs, tickets = store.metalakes.create("m").id, list[int](), list[int]()
+    _note_tickets(store, monkeypatch, tickets)
+    backend = store._session.backend
+
+    def count(tx: Any) -> None:
+        _count(tx, lambda: runs.append(1))
+
+    def fn(tx: Any) -> None:
+        if not tickets:
+            _lose(store, tx)
+        elif not runs:
+            assert backend.leave([entity], tickets[0])
+            backend.queue([entity], 0.0)
+            store.run(count, deadline=10.0)
+        tx.metalakes.alter("m", ms.SetComment("around"))
+
+    store.run(fn)
+    assert len(runs) <= 3
+    assert store.metalakes.load("m").properties == {"n": "1"}
+
+
 def test_a_function_that_has_ended_is_around_no_other(store: ms.Store) -> None:
     """A task that begins its successor inside of a function, again and again, reached the limit of recursion."""
     contexts = list[Context]()
