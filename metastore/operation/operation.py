@@ -16,7 +16,7 @@ be applied. ``ending.py`` removes what a failed call leaves behind. docs/progres
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar, cast
@@ -36,7 +36,7 @@ from metastore.operation.marks import OwnMark, waits_at
 from metastore.operation.record import OperationRow, detail, tell_id, winner
 from metastore.operation.request import Call, Merge, Proposal, Request, is_known
 from metastore.operation.session import Session
-from metastore.operation.tickets import OwnTicket, carrying, sent
+from metastore.operation.tickets import OwnTicket, carrying, running, sent
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.records import Record, Step
 from metastore.port.writes import Update, Write
@@ -74,6 +74,9 @@ class Operation(Generic[T]):
         self._leases = OwnLeases(session, self._row, call)
         self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
         self._ticket = OwnTicket(session)
+        self._borrows: frozenset[int] = frozenset()
+        """The entities on which a function around this call has its turn: it would wait for this call."""
+        self._lent: int | None = None  # the ticket of that function, during an attempt
         self._intent = Intent(session, self._row, self._mark, request.what)
         self._intent.merge = self._merge = self._announceable(request)
         self._attempts = 0
@@ -192,11 +195,27 @@ class Operation(Generic[T]):
             return self._ended(row.read())
         lost_on, self._announce_on = self._announce_on, None
         hot = None if self._merge is None else self._intent.hot(self._merge, lost_on)
-        if hot is not None and is_known(self._backend, self._request):
+        if hot is not None and not self._may_borrow([hot]) and is_known(self._backend, self._request):
             self._announce_at_once(hot)
         if row.pending_on is not None:
             return self._help(row.pending_on)
-        return self._backend.in_one_go(lambda: self._decide_and_commit(number == 1 and not withdrawn, withdrawn))()
+        with self._loan() as self._lent:
+            return self._backend.in_one_go(lambda: self._decide_and_commit(number == 1 and not withdrawn, withdrawn))()
+
+    def _may_borrow(self, ids: Sequence[int]) -> bool:
+        """Whether a function around this call has its turn on these entities; then the next attempt goes on its ticket.
+
+        Announced, or in line, the call would wait for that function, which waits for the call.
+        """
+        wanted, around = self._borrows.union(ids), running.get()
+        lends = around is not None and around.loan(self._session, wanted, self._row.ends) is not None
+        self._borrows = wanted if lends else frozenset()
+        return lends
+
+    def _loan(self) -> AbstractContextManager[int | None]:
+        around = running.get() if self._borrows else None
+        loan = None if around is None else around.loan(self._session, self._borrows, self._row.ends)
+        return nullcontext() if loan is None else loan
 
     def _decide_and_commit(self, trusting: bool, withdrawn: bool) -> Callable[[], T]:
         """Decide, and commit the proposal; return a function that does the rest, which may wait."""
@@ -257,7 +276,8 @@ class Operation(Generic[T]):
         row, held, merge = self._row, self._mark.held, self._propose(proposal)
         updated = _updated(proposal.writes)
         first = self._merge is None and self._request.read_first and not proposal.evidence
-        if updated and merge is not None and (withdrawn or (first and self._intent.hot(merge))):
+        on_loan = self._lent is not None
+        if updated and merge is not None and not on_loan and (withdrawn or (first and self._intent.hot(merge))):
             # the call has announced it before, or could not until this attempt: announce it where the path leads now
             self._intent.announce(updated[0])
             # a second withdrawal is less likely if nothing comes in between
@@ -275,8 +295,9 @@ class Operation(Generic[T]):
             overlook=self._overlook,
             leases=self._leases.tokens(),
         )
-        if self._ticket.number is not None:
-            commit = carrying(self._session, replace(commit, ticket=self._ticket.number, leaves=self._ticket.ids))
+        number, leaves = (self._ticket.number, self._ticket.ids) if self._lent is None else (self._lent, ())
+        if number is not None:
+            commit = carrying(self._session, replace(commit, ticket=number, leaves=leaves))
         row.sent = True
         return partial(self._answered, proposal, commit, self._committed(commit))
 
@@ -305,7 +326,7 @@ class Operation(Generic[T]):
         updated = next((w for w in commit.writes if isinstance(w, Update)), None)
         if REACTIONS[cause].own_mark and self._mark.is_gone():
             raise Conflict("marked", "the mark was taken away, or had not been set", 0.0)
-        reaction = self._reaction(cause, updated)
+        reaction = Reaction.AT_ONCE if self._goes_on(cause, commit) else self._reaction(cause, updated)
         if reaction is Reaction.RAISE:
             raise self._leases.refused()
         if reaction is Reaction.LOOK:
@@ -325,6 +346,15 @@ class Operation(Generic[T]):
             self._overlook = not all(helped)
         entity_id, expected = (conflict.id, None) if updated is None else (updated.id, updated.version)
         raise Conflict(cause, detail(conflict), None if reaction is Reaction.BACK_OFF else 0.0, entity_id, expected)
+
+    def _goes_on(self, cause: str, commit: Commit) -> bool:
+        """Whether the next attempt goes on the ticket of a function around this call, without another reaction."""
+        if cause == "ticket" and self._lent is not None:
+            self._borrows = frozenset()  # others have removed that ticket
+            return False
+        if cause == "ticket":
+            return self._may_borrow(_updated(commit.writes))
+        return self._lent is not None and cause in ("self", "read", "pending")
 
     def _check_name(self, conflict: Conflicted, commit: Commit) -> None:
         """Raise DropPending if a name that seemed to be free belongs to an entity in a drop in steps."""

@@ -18,6 +18,7 @@ from metastore.operation.once import once
 from metastore.operation.record import refused_id
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import ManagerSession, Session
+from metastore.operation.tickets import running
 from metastore.port.commit import Commit, Committed, Conflicted
 from metastore.port.conditions import Caller
 
@@ -41,7 +42,11 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
     else:
         # read before the commit: another thread may notice a restart of the server between the commit and its return
         origin = getattr(session.backend, "known_origin", None)
-        run = once if session.combiner is None else session.combiner.perform
+        around, combiner = running.get(), session.combiner
+        if around is not None and not around.is_over:
+            around.outdate()
+            combiner = None  # together with others, it would wait for the function that waits for it
+        run = once if combiner is None else combiner.perform
         result = run(session, request, call)
     # the entity notes its database: later calls trust only entities that were committed there
     if isinstance(result, Entity):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from contextvars import ContextVar
 from dataclasses import replace
+from typing import Final, Protocol
 from uuid import UUID
 
 from metastore.clock import process_id
@@ -30,6 +32,26 @@ _LONG = 0.02
 """After a longer turn, the others get a gap of the same length (seconds)."""
 _SHORTEST_WAIT, _LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
 """How long a waiter sleeps between two looks (seconds). The next one in line looks soon, or it would count as dead."""
+
+
+class Lender(Protocol):
+    """The place in line of a function that runs: what it calls would wait for it, and it waits for what it calls."""
+
+    is_over: bool
+    """Whether the function has ended. A task that it has begun keeps its place."""
+
+    def loan(self, session: Session, ids: AbstractSet[int], ends: float) -> AbstractContextManager[int | None] | None:
+        """Return a block on the ticket of the function, or of one around it; None: none has one for these entities.
+
+        The block waits for the others inside of the function, and yields the ticket; None: it was removed meanwhile.
+        """
+
+    def outdate(self) -> None:
+        """Let the functions read again what they have not read yet: a call inside of them may change it."""
+
+
+running: Final[ContextVar[Lender | None]] = ContextVar("metastore_running", default=None)
+"""The place of the innermost function that runs, or has begun this task and ended."""
 
 
 class Watch:

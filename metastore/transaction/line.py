@@ -8,9 +8,9 @@ row: their scope is marked instead, so that others step aside.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Final
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, contextmanager
+from typing import cast
 from uuid import UUID
 
 from metastore.combine.handle import Term
@@ -20,7 +20,7 @@ from metastore.names import format_path
 from metastore.operation.helping import BATCH, leads_to
 from metastore.operation.marks import OwnMark
 from metastore.operation.session import Session
-from metastore.operation.tickets import OwnTicket, Seen
+from metastore.operation.tickets import OwnTicket, Seen, running
 from metastore.port.commit import Commit, CommitOutcome, Committed
 from metastore.port.conditions import ROOT_ID, Absent, Children, Expect, Listing, Newest, Relations
 from metastore.port.intents import Mark
@@ -41,8 +41,6 @@ _LONGEST_BAR = 5.0
 """How long a scope stays marked at most (seconds)."""
 _FRESH = 0.005
 """After a longer run, the transaction looks again for changes that others have announced (seconds)."""
-_running: Final[ContextVar[InLine | None]] = ContextVar("metastore_line", default=None)
-"""The place of the innermost function that runs. One whose function has ended holds no ticket."""
 
 
 class InLine:
@@ -52,8 +50,9 @@ class InLine:
         self._session = session
         self.chained = InChain(session, None) if chained is None else chained
         """The part of the runs in a chain; None: they take part in no chain."""
-        self._around = _running.get()
+        self._around = cast("InLine | None", running.get())
         """The place of the function that has called this one."""
+        self.is_over = False
         self._ids: set[int] = set()
         self._barred: int | None = None
         self._ends = ends
@@ -156,24 +155,44 @@ class InLine:
             place = next(one for one in self._outwards() if one is lender or one._joined)  # noqa: SLF001
             place._inside = place._inside or Door(self._session.clock)  # noqa: SLF001  (the same class)
             self._enter(place._inside)  # noqa: SLF001  (the same class)
-        for around in self._outwards():
-            around._began_with = {}  # noqa: SLF001  (the same class)
+        if self._around is not None:
+            self._around.outdate()
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Let the runs that begin in this block go on the ticket of this function."""
-        _running.set(self)
+        """Let the runs and calls that begin in this block go on the ticket of this function."""
+        running.set(self)
         try:
             yield
         finally:
-            _running.set(self._around)
+            running.set(self._around)
+
+    def loan(self, session: Session, ids: AbstractSet[int], ends: float) -> AbstractContextManager[int | None] | None:
+        """See :class:`metastore.operation.tickets.Lender`."""
+        inside = InLine(session, ends)
+        inside._ids = set(ids)
+        return None if inside._lender is None else inside._lent_to()
+
+    def outdate(self) -> None:
+        """See :class:`metastore.operation.tickets.Lender`."""
+        for one in (self, *self._outwards()):
+            one._began_with = {}  # noqa: SLF001  (the same class)
+
+    @contextmanager
+    def _lent_to(self) -> Iterator[int | None]:
+        try:
+            if self._lender is not None:
+                self._join(self._lender)
+            yield None if self._lent is None else self._lent.number
+        finally:
+            self.over()
 
     def over(self) -> None:
         """Leave the line: there are no more runs."""
         try:
             self.leave()
         finally:
-            self._around = None  # a task that the function has begun may keep this place, but none around it
+            self.is_over, self._around = True, None  # a task may keep this place, but none around it
 
     def leaves(self, ticket: OwnTicket) -> tuple[int, ...]:
         """Return the entities from which the commit removes the ticket.

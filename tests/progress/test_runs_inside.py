@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from contextvars import Context, copy_context
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore.transaction.line import _running
+from metastore.operation.tickets import running
+from metastore.transaction.line import InLine
 
 
 @pytest.mark.parametrize("raises", [False, True])
@@ -103,11 +104,7 @@ def test_two_inside_of_one_function_go_one_after_the_other(store: ms.Store) -> N
         if len(runs) == 1:
             _lose(store, tx)
         else:
-            threads = [threading.Thread(target=copy_context().run, args=(store.run, count)) for _ in range(2)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            _at_once(store.run, [count, count])
         tx.metalakes.alter("m", ms.SetComment("around"))
 
     store.run(fn)
@@ -135,11 +132,7 @@ def test_a_function_in_between_need_not_touch_the_entity(
         if len(runs) == 1:
             _lose(store, tx)
         else:
-            threads = [threading.Thread(target=copy_context().run, args=(store.run, between)) for _ in range(2)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            _at_once(store.run, [between, between])
         tx.metalakes.alter("m", ms.SetComment("around"))
 
     store.run(fn)
@@ -147,27 +140,79 @@ def test_a_function_in_between_need_not_touch_the_entity(
     assert store.metalakes.load("m").properties == {"n": "2"}
 
 
-def test_a_ticket_that_others_have_removed_is_lent_no_more(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", ["run", "alter", "alter pinned"])
+def test_a_ticket_that_others_have_removed_is_lent_no_more(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """The function took so long that they did not wait. One of them has died in line, and holds up all without one."""
-    entity, runs, tickets = store.metalakes.create("m").id, list[int](), list[int]()
+    entity, tickets, sent = store.metalakes.create("m").id, list[int](), list[object]()
     _note_tickets(store, monkeypatch, tickets)
     backend = store._session.backend
+    commit = backend.commit
 
-    def count(tx: Any) -> None:
-        _count(tx, lambda: runs.append(1))
+    def noted(one: Any) -> Any:
+        sent.append(one)
+        return commit(one)
 
     def fn(tx: Any) -> None:
         if not tickets:
             _lose(store, tx)
-        elif not runs:
+        elif len(tickets) == 1:
             assert backend.leave([entity], tickets[0])
             backend.queue([entity], 0.0)
-            store.run(count, deadline=10.0)
+            with monkeypatch.context() as counting:
+                counting.setattr(backend, "commit", noted)
+                if how == "run":
+                    store.run(_count, deadline=10.0)
+                else:
+                    version = None if how == "alter" else 2
+                    store.metalakes.alter("m", ms.SetProperty("n", "1"), expected_version=version, deadline=10.0)
         tx.metalakes.alter("m", ms.SetComment("around"))
 
     store.run(fn)
-    assert len(runs) <= 3
+    assert len(sent) <= 4
     assert store.metalakes.load("m").properties == {"n": "1"}
+
+
+@pytest.mark.parametrize("how", ["alter", "alters at once", "move", "create"])
+def test_a_single_call_goes_on_that_ticket_too(store: ms.Store, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Announced, or in line, it waited for the function around it, which waits for it: until others took the ticket."""
+    store.metalakes.create("m")
+    runs, tickets, removed = list[int](), list[int](), list[object]()
+    _note_tickets(store, monkeypatch, tickets)
+    leave = store._session.backend.leave
+
+    def noted(*given: Any) -> None:
+        removed.append(given)
+        leave(*given)
+
+    monkeypatch.setattr(store._session.backend, "leave", noted)
+
+    def call(n: int = 0) -> None:
+        if how == "move":
+            store.metalakes.rename("m", "renamed")
+            store.metalakes.rename("renamed", "m")
+        elif how == "create":
+            store.metalakes.create("m", comment="again", if_exists="replace")
+        else:
+            store.metalakes.alter("m", ms.SetProperty(f"p{n}", "1"))
+
+    def fn(tx: Any) -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            _lose(store, tx)
+        elif how == "alters at once":
+            _at_once(call, range(5))
+        else:
+            call()
+        before = len(removed)
+        tx.metalakes.alter("m", ms.SetProperty("around", "1"))
+        assert before == 0
+
+    store.run(fn)
+    assert (len(runs), len(tickets)) == (2, 1)
+    count = {"alter": 2, "alters at once": 6}.get(how, 1)
+    assert len(store.metalakes.load("m").properties) == count
 
 
 def test_a_function_that_has_ended_is_around_no_other(store: ms.Store) -> None:
@@ -176,8 +221,8 @@ def test_a_function_that_has_ended_is_around_no_other(store: ms.Store) -> None:
     for _ in range(3):
         run = contexts[-1].run if contexts else copy_context().run
         run(store.run, lambda _: contexts.append(copy_context()))
-    place = contexts[-1][_running]
-    assert place is not None
+    place = contexts[-1][running]
+    assert isinstance(place, InLine)
     assert place._around is None
 
 
@@ -203,6 +248,14 @@ def test_an_interrupt_of_a_call_inside_names_the_run_around_it(
         store.run(fn)
     assert store.metalakes.load("m").properties == {"n": "1"}
     assert store.outcome(vars(caught.value)["operation_id"]).state == "unknown"
+
+
+def _at_once(call: Callable[[Any], object], given: Iterable[Any]) -> None:
+    threads = [threading.Thread(target=copy_context().run, args=(call, one)) for one in given]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def _lose(store: ms.Store, tx: Any) -> None:
