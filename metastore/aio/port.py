@@ -102,6 +102,8 @@ class AioBackend(_Door):
     def __init__(self, backend: Backend, threads: Threads) -> None:
         super().__init__(backend, threads)
         self._rows = _Rows(backend.leases, threads)
+        for name in ("past", "readers", "secret_keys"):
+            setattr(self, name, _Door(getattr(backend, name), threads))
         self._restarts = isinstance(backend, Restarts)
         if isinstance(backend, Announces):  # from Python 3.12 on, isinstance sees nothing that only __getattr__ finds
             self.cache_members = backend.cache_members

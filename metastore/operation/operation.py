@@ -349,8 +349,11 @@ class Operation(Generic[T]):
 
     def _goes_on(self, cause: str, commit: Commit) -> bool:
         """Whether the next attempt goes on the ticket of a function around this call, without another reaction."""
+        if cause == "ticket" and self._lent is not None:
+            self._borrows = frozenset()  # others have removed that ticket
+            return False
         if cause == "ticket":
-            return self._lent is None and self._may_borrow(_updated(commit.writes))
+            return self._may_borrow(_updated(commit.writes))
         return self._lent is not None and cause in ("self", "read", "pending")
 
     def _check_name(self, conflict: Conflicted, commit: Commit) -> None:

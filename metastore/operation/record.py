@@ -109,8 +109,8 @@ class OperationRow:
             return first.kind is not None or first.action in CLAIMABLE  # a pin's row, or a consumer's, has no kind
         if self._request.verb in OPERATIONS:  # it writes a row of the entity itself
             return False
-        (owner,) = self._session.backend.by_id([] if first.owner_id is None else [first.owner_id]) or (None,)
-        return owner is not None and owner.record.chain[-1].kind == kind
+        owners = [] if first.owner_id is None else self._session.backend.by_id([first.owner_id])
+        return any(owner is not None and owner.record.chain[-1].kind == kind for owner in owners)
 
     def claim_again(self) -> NoReturn:
         """Take up an operation that was withdrawn: the next message is sent under a new claim."""

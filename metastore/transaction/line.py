@@ -247,6 +247,7 @@ class InLine:
         """Note the cause of a lost run; True: the next run is in line. ``lost_on``: the entity that had changed."""
         if cause not in ("self", "read", "pending", "ticket"):
             return False
+        lent = self._lent
         under = [r for r in commit.reads if isinstance(r, Absent | Listing | Children | Newest | Relations)]
         if cause == "read" and under:
             scopes = [r.id if isinstance(r, Relations) else r.parent_id for r in under]
@@ -257,6 +258,8 @@ class InLine:
             ids &= {lost_on}  # each loss adds an entity on which others write
         if len(ids | self._ids) <= _MOST:
             self._ids |= ids
+        if cause == "ticket" and lent is not None and lent is self._lent:
+            lent.number = None  # it is the oldest, and refused: it did not move for long, and others removed it
         self.note(self._ids, addresses)
         return bool(self._ids) or self._barred is not None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pytest
 
 import metastore as ms
 from metastore.aio.surface import AsyncStore, AsyncTransaction
+from metastore.backends.memory.past import MemoryPast, MemoryReaders
 from metastore.backends.postgres.backend import PostgresBackend
 from metastore.clock import SYSTEM
 from metastore.port.records import Origin
@@ -492,4 +494,34 @@ def test_no_question_holds_up_the_other_tasks(postgres_url: str, monkeypatch: py
 
     asyncio.run(main())
     assert asked
+    assert threading.main_thread() not in asked
+
+
+def test_the_past_and_pins_hold_up_no_other_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do consumers: all ports of a backend are asked in its threads."""
+    asked = list[threading.Thread]()
+
+    def noting(method: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any, **options: Any) -> Any:
+            asked.append(threading.current_thread())
+            return method(*arguments, **options)
+
+        return noted
+
+    for port in (MemoryPast, MemoryReaders):
+        for name, method in inspect.getmembers(port, inspect.isfunction):
+            if name[0] != "_":
+                monkeypatch.setattr(port, name, noting(method))
+
+    async def main() -> None:
+        async with await ms.open_async("memory://") as astore:
+            await astore.metalakes.create("m")
+            await astore.pin("p")
+            await (await astore.consumers.get("c")).lag()
+            past = await astore.at(await astore.position())
+            assert await past.metalakes.exists("m")
+            assert await astore.unpin("p")
+
+    asyncio.run(main())
+    assert len(asked) > 4
     assert threading.main_thread() not in asked

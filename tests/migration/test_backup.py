@@ -274,3 +274,16 @@ def test_tokens_and_ids_that_the_replaced_database_gave_are_not_given_again(file
         assert store.leases.join("kept", kept).token == kept
         assert store.metalakes.create("other").id > entity.id
         assert store.verify() == []
+
+
+def test_a_replaced_database_without_a_readable_last_id_tells_its_tokens(file: Path) -> None:
+    backup = file.with_suffix(".backup")
+    write(file, "kept")
+    ms.back_up(url_of(file), backup)
+    with ms.open(url_of(file)) as store:
+        token = acquire(store, "lost")
+    with closing(DRIVER.connect(file, isolation_level=None)) as connection:
+        connection.execute("UPDATE info SET last_id = 'damaged'")
+    ms.put_back(url_of(file), backup)
+    with ms.open(url_of(file)) as store:
+        assert acquire(store, "lost") > token

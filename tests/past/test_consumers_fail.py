@@ -128,6 +128,9 @@ def test_a_pin_without_an_answer(postgres_url: str, postgres_address: tuple[str,
             getattr(proxy, cut)(lambda message: b"DELETE FROM" in message)
             assert remove(name)
             assert not remove(name)
+            for n in (1, 2):  # the third sending finds the row that the second one left
+                getattr(proxy, cut)(lambda message: b"DELETE FROM" in message, nth=n)
+            assert not remove(name)
         assert store.verify() == []
 
 

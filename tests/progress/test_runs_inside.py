@@ -140,6 +140,40 @@ def test_a_function_in_between_need_not_touch_the_entity(
     assert store.metalakes.load("m").properties == {"n": "2"}
 
 
+@pytest.mark.parametrize("how", ["run", "alter", "alter pinned"])
+def test_a_ticket_that_others_have_removed_is_lent_no_more(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The function took so long that they did not wait. One of them has died in line, and holds up all without one."""
+    entity, tickets, sent = store.metalakes.create("m").id, list[int](), list[object]()
+    _note_tickets(store, monkeypatch, tickets)
+    backend = store._session.backend
+    commit = backend.commit
+
+    def noted(one: Any) -> Any:
+        sent.append(one)
+        return commit(one)
+
+    def fn(tx: Any) -> None:
+        if not tickets:
+            _lose(store, tx)
+        elif len(tickets) == 1:
+            assert backend.leave([entity], tickets[0])
+            backend.queue([entity], 0.0)
+            with monkeypatch.context() as counting:
+                counting.setattr(backend, "commit", noted)
+                if how == "run":
+                    store.run(_count, deadline=10.0)
+                else:
+                    version = None if how == "alter" else 2
+                    store.metalakes.alter("m", ms.SetProperty("n", "1"), expected_version=version, deadline=10.0)
+        tx.metalakes.alter("m", ms.SetComment("around"))
+
+    store.run(fn)
+    assert len(sent) <= 4
+    assert store.metalakes.load("m").properties == {"n": "1"}
+
+
 @pytest.mark.parametrize("how", ["alter", "alters at once", "move", "create"])
 def test_a_single_call_goes_on_that_ticket_too(store: ms.Store, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """Announced, or in line, it waited for the function around it, which waits for it: until others took the ticket."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -17,11 +18,13 @@ from metastore.port.commit import Conflicted, Unknown
 from metastore.port.past import ConsumerRow, NotKept, PinRow
 from metastore.port.records import Step
 
-# inserted if the statement did something: a second sending waits for the first one, and fails if that was applied
+# A first sending leaves a row if it did something. A second one waits for it, and fails if there is that row. Otherwise
+# it leaves a row in any case, so that the first one fails if it comes late.
 _KEPT = f"""kept AS (
   INSERT INTO operation (operation_id, ordinal, action, result, time)
-  SELECT %(operation_id)s::uuid, 0, 'unchanged', '{{"value": true}}', {NOW}
-  WHERE EXISTS (SELECT FROM done) AND {DURABLE})
+  SELECT %(operation_id)s::uuid, 0, 'unchanged',
+    CASE WHEN EXISTS (SELECT FROM done) THEN '{{"value": true}}' ELSE '{{"value": false}}' END, {NOW}
+  WHERE (EXISTS (SELECT FROM done) OR %(again)s::boolean) AND {DURABLE})
 SELECT EXISTS (SELECT FROM done)"""
 _FREE_NAME = f"""WITH freed AS (DELETE FROM pin WHERE name = %(name)s::text AND expires_at < {NOW} AND {DURABLE})
 SELECT {NOW}"""
@@ -69,13 +72,15 @@ class PostgresReaders:
         with self._pool.in_time():
             while True:
                 try:
-                    answer = attempt(self._pool, text, {**values, "operation_id": operation_id})
+                    answer = attempt(self._pool, text, {**values, "operation_id": operation_id, "again": lost})
                     if isinstance(answer, list):
                         return answer[0]
                     lost = lost or isinstance(answer, Unknown)
-                    was_done = isinstance(answer, Conflicted) and answer.cause == "operation"
-                    if was_done and self._confirm(operation_id):
-                        return (True, True, 0)
+                    if isinstance(answer, Conflicted) and answer.cause == "operation":
+                        for step in self._confirm(operation_id):
+                            if json.loads(step.result or "")["value"]:
+                                return (True, True, 0)
+                            operation_id, lost = SYSTEM.operation_id(), False  # no sending did anything, or will
                 except (BackendUnavailable, DeadlineExceeded) as error:
                     if not lost:
                         raise

@@ -5,6 +5,7 @@ A token and an id must not be given twice, also not to two holders of which a re
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from metastore.backends.sqlite.connect import DRIVER
@@ -36,13 +37,16 @@ _LEASES: Final = """SELECT name, token, CASE WHEN owner IS NULL THEN incarnation
 
 def replaced(connection: Any) -> Replaced:
     """Return what is to be kept of a database; of a damaged one, as far as it can be read."""
-    last_id, leases = 0, list[tuple[str, int, str | None]]()
-    try:
-        ((last_id,),) = connection.execute(_LAST_ID).fetchall()
-        leases.extend(connection.execute(_LEASES))
-    except (DRIVER.Error, UnicodeDecodeError, ValueError):  # it may be older than leases, too, or no database at all
-        pass
-    return Replaced(last_id, leases)
+    ids = [last_id for (last_id,) in _read(connection, _LAST_ID)]
+    return Replaced(max(ids, default=0), _read(connection, _LEASES))
+
+
+def _read(connection: Any, text: str) -> list[Any]:
+    """Return the rows before the first that cannot be read."""
+    rows = list[Any]()
+    with suppress(DRIVER.Error, UnicodeDecodeError):  # it may be older than leases, too, or no database at all
+        rows.extend(connection.execute(text))
+    return rows
 
 
 def keep(connection: Any, kept: Replaced) -> None:
