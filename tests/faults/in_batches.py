@@ -134,7 +134,7 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Transactions: a call inside of a run waits behind it",
         "metastore/operation/operation.py",
-        "            return self._lent is None and self._may_borrow(_updated(commit.writes))\n",
+        "            return self._may_borrow(_updated(commit.writes))\n",
         "            return False\n",
         "tests/progress/test_runs_inside.py -k single",
     ),
