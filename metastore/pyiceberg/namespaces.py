@@ -46,7 +46,9 @@ class Namespaces:
         """Drop an empty namespace."""
 
         def attempt(options: dict[str, Any]) -> None:
-            self.require(names)  # a drop that finds nothing leaves an operation, which each repeat of the key reads
+            # a drop that finds nothing leaves an operation, which each repeat of the key reads
+            with errors_of_iceberg(), missing_raises(no_namespace(names)):
+                self._store.schemas.load((*self._root, *names))
             with errors_of_iceberg():
                 try:
                     dropped = self._store.schemas.drop((*self._root, *names), **options)

@@ -42,6 +42,7 @@ __all__ = [
     "check_same_place",
     "chosen_in",
     "folder",
+    "is_first",
 ]
 
 _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "/%?#")
@@ -71,9 +72,20 @@ def folder(name: str) -> str:
 
 
 def chosen_in(location: str) -> list[str]:
-    """Return the folders in a location that look like those that a server chose, with a slash at the end."""
-    location = f"{location}/"
-    return [location[: found.end()] for found in _CHOSEN.finditer(location)]
+    """Return the ends of the folders in a location that look like those that a server chose: ``-PART/``."""
+    return [found[0] for found in _CHOSEN.finditer(f"{location}/")]
+
+
+def is_first(end: str, made: int) -> bool:
+    """Whether a server may have chosen the folder with this end for a table of this creation time (µs since 1970).
+
+    The end says when the folder was chosen: at most a day before the creation, for a staged table.
+    """
+    return -_AHEAD < made // 1000 - _chosen_at(end[1:]) < 2 * _HOLDS
+
+
+def _chosen_at(part: str) -> int:
+    return int(part[:12], 16)  # the milliseconds of a UUIDv7
 
 
 def _quoted(char: str) -> str:
@@ -247,10 +259,9 @@ def _mark(part: str, begin: str, user: str) -> str:
 
 
 def _is_new(part: str) -> bool:
-    made = int(part, 16) >> 80  # the milliseconds of a UUIDv7
     # the mark is not a secret: a client can compute one for a later time, whose folder would outlive the note of its
     # use
-    return -_AHEAD < SYSTEM.micros() // 1000 - made < _HOLDS
+    return -_AHEAD < SYSTEM.micros() // 1000 - _chosen_at(part) < _HOLDS
 
 
 def check_moved(location: str, new: str) -> None:

@@ -4,8 +4,9 @@ Such tables have the same UUID. Dropped tables count, because they can be restor
 all entities: a second for 50,000 tables. Only a purge does it.
 
 A user who stages or registers a table chooses its UUID, too: that of a table that the user only reads. Such a table has
-a folder that the server chose, in which the purged table has nothing. It does not count. The end of such a folder's
-name says which one it is: what is before it has several spellings, as in ``s3://`` and ``s3a://``.
+a folder that the server chose for it, in which the purged table has nothing. It does not count. The end of such a
+folder's name says which one it is: what is before it has several spellings, as in ``s3://`` and ``s3a://``. A table
+that an operator moved to a folder of another time counts: it may have files in its first folder.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyiceberg.table.metadata import TableMetadata
 from metastore.kinds.table.kind import Table
 from metastore.port.conditions import PURGING
 from metastore.pyiceberg.entities import POINTER, UUID_OF
-from metastore.pyiceberg.places import chosen_in
+from metastore.pyiceberg.places import chosen_in, is_first
 from metastore.store import Store
 
 __all__ = ["has_sharers"]
@@ -27,16 +28,16 @@ __all__ = ["has_sharers"]
 def has_sharers(store: Store, purged: Table, metadata: TableMetadata, files: Iterable[str]) -> bool:
     """Whether another table of the store, at any place, has some of the ``files`` of ``purged``, which is gone."""
     session, uuid = store._session, str(metadata.table_uuid)  # noqa: SLF001  (the same package)
-    places = "\n".join([f"{metadata.location}/", *files])
+    ends = {end for place in (metadata.location, *files) for end in chosen_in(place)}
     whole = session.backend if session.access is None else session.access.backend  # users do not see all tables
     with whole.snapshot() as snapshot:
-        rows = snapshot.rows("entity", ("id", "doc"), ("id",))
-        others = [row_id for row_id, doc in rows if uuid in doc and row_id != purged.id and _has(doc, uuid, places)]
+        rows = snapshot.rows("entity", ("id", "doc", "created_at"), ("id",))
+        others = [id for id, doc, made in rows if uuid in doc and id != purged.id and _has(doc, made, uuid, ends)]
         states = snapshot.rows("guard", ("id", "kind", "state"), ("id",), others)
         return any(kind == purged.kind and state != PURGING for _, kind, state in states)
 
 
-def _has(doc: str, uuid: str, places: str) -> bool:
+def _has(doc: str, made: int, uuid: str, ends: set[str]) -> bool:
     """Whether a document is an Iceberg table's with this UUID, and its folder may have the files.
 
     A user may write any text elsewhere, as in a comment.
@@ -44,5 +45,5 @@ def _has(doc: str, uuid: str, places: str) -> bool:
     fields = json.loads(doc)
     properties = fields.get("properties", {})
     is_same = POINTER in properties and properties.get(UUID_OF) == uuid
-    chosen = chosen_in(fields.get("location") or "")
-    return is_same and all(folder[folder.rindex("-") :] in places for folder in chosen)
+    own = {end for end in chosen_in(fields.get("location") or "") if is_first(end, made)}
+    return is_same and own <= ends

@@ -95,14 +95,13 @@ class _Watched(asyncio.Protocol):
         self._header_bytes += len(data)
         super().data_received(data)
         self.look(SYSTEM.monotonic())  # checked now: at the next sweep, several requests would seem to begin together
-        if self._stage() not in (_HEADER, _BODY):
-            self._header_bytes = 0
-        if self._header_bytes <= HEADER_BYTES or self.transport.is_closing():
+        is_rest = self.cycle is not None and self.cycle.more_body and self.cycle.response_complete
+        if self._header_bytes <= (_REST_BYTES if is_rest else HEADER_BYTES) or self.transport.is_closing():
             return
-        if self.cycle is None or not (self.cycle.more_body and self.cycle.response_complete):
-            self.refuse(_LARGE)
-        elif self._header_bytes > _REST_BYTES:  # the rest of a body whose request was answered early
+        if is_rest or self._stage() not in (_HEADER, _BODY):  # a refusal would seem to answer the request before
             self.cut()
+        else:
+            self.refuse(_LARGE)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a field of a header. One behind the body, a trailer, is left out: it may come after all checks."""
@@ -114,6 +113,11 @@ class _Watched(asyncio.Protocol):
         if not self.cycle.response_complete:
             self._header_bytes = 0
         super().on_body(body)  # type: ignore[misc]  # uvicorn's
+
+    def on_message_complete(self) -> None:
+        """End a request, also one that was answered before its body had come, which uvicorn leaves open."""
+        super().on_message_complete()  # type: ignore[misc]  # uvicorn's
+        self.cycle.more_body, self._header_bytes = False, 0
 
     def shutdown(self) -> None:
         """Close the connection once its request is answered; a request whose body does not come soon gets no answer."""
@@ -151,10 +155,10 @@ class _Watched(asyncio.Protocol):
     def _stage(self) -> str:
         if self.flow.write_paused or self.transport.is_closing():
             return _ANSWER
+        if self.cycle is not None and self.cycle.more_body:
+            return _BODY  # perhaps the rest of one whose request was answered early
         if self.cycle is None or self.cycle.response_complete:
             return _HEADER if self.timeout_keep_alive_task is None else _IDLE  # uvicorn closes idle connections
-        if self.cycle.more_body:
-            return _BODY
         return _STREAM if YIELDS in self.cycle.scope else _WORK
 
 

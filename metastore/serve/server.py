@@ -44,6 +44,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application,
+                http="httptools",
                 ws="none",
                 timeout_keep_alive=self._limits.idle,  # type: ignore[arg-type]  # any number of seconds will do
                 timeout_graceful_shutdown=_GRACE,

@@ -240,7 +240,7 @@ def test_verify(run: Run, url: str, tmp_path: Path) -> None:
     assert (report.count, report.violations) == (0, ())
     refused(run("verify", "--report", str(tmp_path / "none" / "x")), "there is no folder", "make it")
     for folder in (Path("/"), tmp_path):
-        refused(run("verify", "--report", str(folder)), "cannot be written")
+        refused(run("verify", "--report", str(folder)), "it is a folder")
         assert not (folder.parent / f".{folder.name}.new").exists()
     refused(run("verify", "--backup", str(tmp_path), "--report", str(file)), "--report is for a database")
     assert run("verify").stdout == "No violations.\n"

@@ -191,7 +191,7 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: a user takes the folder that its table had long ago",
         _PLACES,
-        "return -_AHEAD < SYSTEM.micros() // 1000 - made < _HOLDS",
+        "return -_AHEAD < SYSTEM.micros() // 1000 - _chosen_at(part) < _HOLDS",
         "return True",
         _OF_USERS,
     ),

@@ -25,6 +25,8 @@ from metastore.managers.relations.writes import column_paths
 from metastore.port.conditions import Relations
 from tests.grow.counting import Cost, SqliteCounter, measured
 
+pytestmark = pytest.mark.one_in(2)
+
 
 @pytest.fixture
 def counter() -> Iterator[SqliteCounter]:

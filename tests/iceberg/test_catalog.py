@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 import psycopg
 import pyarrow as pa
@@ -203,6 +204,21 @@ def test_a_purge_leaves_the_files_of_a_copy_in_the_first_folder_after_the_origin
     assert catalog.load_table("copies.t").scan().to_arrow() == ROWS
 
 
+def test_a_purge_of_a_copy_leaves_the_files_of_the_original_which_moved_to_a_folder_like_a_servers(
+    catalog: MetastoreCatalog, tmp_path: Path
+) -> None:
+    """A table that was made before its folder's name has files elsewhere, too."""
+    catalog.create_namespace("a")
+    catalog.create_table("a.t", ROWS.schema, f"file://{tmp_path}/warehouse/t-{ms.new_operation_id().hex}").append(ROWS)
+    catalog.create_namespace("copies")
+    catalog.store.export_to(tmp_path / "t.jsonl", "lake.ice.a.t")
+    catalog.store.import_from(tmp_path / "t.jsonl", into="lake.ice.copies")
+    later = UUID(int=ms.new_operation_id().int + (3_600_000 << 80)).hex
+    catalog.commit_tables([("a.t", (), (SetLocationUpdate(location=f"file://{tmp_path}/warehouse/t-{later}"),))])
+    catalog.purge_table("copies.t")
+    assert catalog.load_table("a.t").scan().to_arrow() == ROWS
+
+
 def test_a_purge_deletes_the_files_although_others_name_the_uuid(catalog: MetastoreCatalog) -> None:
     """Whoever may read a table and make another one could keep its files for ever."""
     catalog.create_namespace("a")
@@ -282,6 +298,8 @@ def test_what_is_dropped_in_steps_does_not_exist(catalog: MetastoreCatalog) -> N
     assert catalog.table_exists("a.t")
     pending = catalog.store.schemas.begin_drop("lake.ice.a")
     assert (catalog.namespace_exists("a"), catalog.table_exists("a.t"), catalog.view_exists("a.t")) == (False,) * 3
+    with pytest.raises(ms.DropPending):
+        catalog.drop_namespace("a")
     pending.finish()
 
 

@@ -109,6 +109,8 @@ def test_a_line_feed_in_a_path_gets_the_protocol_s_error(sqlite_url: str, tmp_pa
     with served(sqlite_url, tmp_path / "w") as address:
         answer = httpx.get(f"{address}/v1/lake.ice/namespaces/a%0Ab")
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestException")
+        ends = httpx.get(f"{address.removesuffix('/iceberg')}/healthz%0A")
+        assert (ends.status_code, ends.json()["error"]["code"]) == (404, 404)
 
 
 def test_the_configuration_names_no_warehouse_that_the_client_does_not_see(sqlite_url: str, tmp_path: Path) -> None:

@@ -127,6 +127,34 @@ def test_what_comes_beside_a_body_has_a_size(sends: bytes) -> None:
         assert answer[:12] in (b"HTTP/1.1 431", b"")
 
 
+@pytest.mark.parametrize("path", ["/busy", "/large"])
+def test_a_header_has_a_size_while_the_request_before_is_answered(path: str) -> None:
+    """It had none: 20 MiB took 590 MiB, without a sign-in."""
+    with running(large) as (_, port), connected(port) as greedy:
+        greedy.sendall(f"GET {path} HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n".encode())
+        ends_while(greedy, lambda: b"a: b\r\n" * 2000)
+
+
+def test_what_came_of_a_body_behind_its_answer_is_no_part_of_the_next_header() -> None:
+    """A client whose token had ended sent its large commit again on the same connection, and got 431."""
+    with running(large) as (_, port), connected(port) as sender:
+        for _ in range(2):
+            sender.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n")
+            assert sender.recv(4096).startswith(b"HTTP/1.1 200")
+            sender.sendall(bytes(100_000))
+
+
+def test_the_rest_of_a_body_has_the_time_of_a_body() -> None:
+    """A client that reads its answer after it has sent all found the connection cut, as if a header did not come."""
+    with running(large, Limits(header=0.3)) as (_, port), connected(port) as sender, ExitStack() as stack:
+        sender.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n")
+        assert sender.recv(4096).startswith(b"HTTP/1.1 200")
+        sender.sendall(b"a")
+        assert is_cut(stack.enter_context(connected(port))), "the time of a header is over for a later connection"
+        sender.sendall(b"aGET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert sender.recv(4096).startswith(b"HTTP/1.1 200")
+
+
 def test_a_trailer_is_no_header(sqlite_url: str, tmp_path: Path) -> None:
     """It came behind all that a proxy looks at, and named the user."""
     body = b'{"namespace": ["a"]}'

@@ -13,6 +13,8 @@ from metastore.leases.book import Want
 from metastore.leases.leases import Leases
 from tests.leases.worlds import World, in_memory, in_sqlite, object_azure, object_local, object_memory, object_s3
 
+pytestmark = pytest.mark.one_in(2)
+
 KINDS: dict[str, Callable[[pytest.FixtureRequest], World]] = {
     "memory": lambda _: in_memory(),
     "sqlite": lambda request: in_sqlite(request.getfixturevalue("tmp_path")),

@@ -21,6 +21,8 @@ from tests.long import long_unless
 from tests.servers.http_faults import Fault, HttpFaults
 from tests.servers.s3 import S3Server
 
+pytestmark = pytest.mark.one_in(3)
+
 TTL, LONG = 30.0, 60.0
 FAULTS = [Fault(status, applied) for status in (409, 412, 429, 500, 503, None) for applied in (False, True)]
 FEW = [Fault(409), Fault(412), Fault(429), Fault(500, applied=True), Fault(None), Fault(None, applied=True)]

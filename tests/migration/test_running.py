@@ -43,6 +43,7 @@ def epoch(url: str) -> str:
         return str(connection.exec_driver_sql("SELECT epoch FROM info").scalar())
 
 
+@pytest.mark.only_whole
 def test_upgrade_fill_downgrade_upgrade(empty_url: str, declared: str) -> None:
     ms.migrate(empty_url)
     fill(empty_url)
@@ -72,6 +73,7 @@ def test_a_downgrade_on_an_empty_database_does_nothing(empty_url: str) -> None:
     assert catalog(empty_url) == set()
 
 
+@pytest.mark.only_whole
 def test_six_processes_migrate_at_once(empty_url: str, declared: str, crowd: Crowd) -> None:
     assert crowd.migrate(empty_url) == ["ok"] * 6
     assert differences(empty_url, declared) == []

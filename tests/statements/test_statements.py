@@ -199,6 +199,7 @@ def test_a_planted_fault_is_found_on_sqlite(mutant: Mutant, workers: Workers) ->
     _find(mutant, None, workers)
 
 
+@pytest.mark.only_whole
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("mutant", _planted(PostgresDatabase.name), ids=lambda m: m.name)
 def test_a_planted_fault_is_found_on_postgres(mutant: Mutant, postgres_url: str, workers: Workers) -> None:
