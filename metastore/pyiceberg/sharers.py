@@ -16,17 +16,28 @@ from collections.abc import Iterable
 
 from pyiceberg.table.metadata import TableMetadata
 
+from metastore.errors import MetastoreError
 from metastore.kinds.table.kind import Table
 from metastore.port.conditions import PURGING
 from metastore.pyiceberg.entities import POINTER, UUID_OF
 from metastore.pyiceberg.places import chosen_in, is_first
 from metastore.store import Store
 
-__all__ = ["has_sharers"]
+__all__ = ["may_have_sharers"]
 
 
-def has_sharers(store: Store, purged: Table, metadata: TableMetadata, files: Iterable[str]) -> bool:
-    """Whether another table of the store, at any place, has some of the ``files`` of ``purged``, which is gone."""
+def may_have_sharers(store: Store, purged: Table, metadata: TableMetadata, files: Iterable[str]) -> bool:
+    """Whether another table of the store, at any place, has some of the ``files`` of ``purged``, which is gone.
+
+    Also if the database does not say: then the files stay.
+    """
+    try:
+        return _has_sharers(store, purged, metadata, files)
+    except (MetastoreError, ValueError):  # it is away, or a row of another table is damaged
+        return True
+
+
+def _has_sharers(store: Store, purged: Table, metadata: TableMetadata, files: Iterable[str]) -> bool:
     session, uuid = store._session, str(metadata.table_uuid)  # noqa: SLF001  (the same package)
     ends = {end for place in (metadata.location, *files) for end in chosen_in(place)}
     whole = session.backend if session.access is None else session.access.backend  # users do not see all tables

@@ -38,7 +38,7 @@ from metastore.pyiceberg.neighbours import Neighbours
 from metastore.pyiceberg.once import Once
 from metastore.pyiceberg.places import Places, check_beside, check_moved, check_own_metadata, check_same_place
 from metastore.pyiceberg.rights import is_of_user, require_alter, tried, user_of
-from metastore.pyiceberg.sharers import has_sharers
+from metastore.pyiceberg.sharers import may_have_sharers
 from metastore.store import Store
 
 __all__ = ["Loader", "Tables", "taken_raises"]
@@ -227,11 +227,12 @@ class Tables:
             # a server deletes no file that a client's metadata names elsewhere: it may belong to another table
             io = self._places.below(io, current.metadata.location)
             files = files_of(io, current.metadata, current.location)
-            if has_sharers(self._store, current.entity, current.metadata, files):
-                _LOG.warning("the files of %s stay, because another table has the same UUID", shown(names))
+            place = current.metadata.location
+            if may_have_sharers(self._store, current.entity, current.metadata, files):
+                _LOG.warning("the files of %s in %.200r stay: another table may have them", shown(names), place)
                 return
-            if self._neighbours.may_be_more_than(0, current.metadata.location):
-                _LOG.warning("the files of %s stay, because another table lies in its folder, or may", shown(names))
+            if self._neighbours.may_be_more_than(0, place):
+                _LOG.warning("the files of %s stay: another table may lie in its folder, %.200r", shown(names), place)
                 return
             delete_quietly(io, files)
 

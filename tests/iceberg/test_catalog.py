@@ -184,6 +184,24 @@ def test_a_purge_leaves_the_files_that_a_copy_has_too(catalog: MetastoreCatalog,
     assert not Path(metadata.removeprefix("file://")).exists()
 
 
+def test_a_purge_leaves_the_files_if_the_database_does_not_say_who_has_them(
+    catalog: MetastoreCatalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The table was purged, the caller got an error, and no log named the files that stayed."""
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", ROWS.schema)
+    catalog.create_table("a.other", ROWS.schema)
+    catalog.purge_table("a.other")  # so that the folders of all tables were read
+
+    def away() -> None:
+        raise ms.BackendUnavailable("away")
+
+    monkeypatch.setattr(catalog.store._session.backend, "snapshot", away)
+    catalog.purge_table("a.t")
+    assert Path(table.metadata_location.removeprefix("file://")).exists()
+    assert table.metadata.location in caplog.text
+
+
 def test_a_purge_leaves_the_files_of_a_copy_in_the_first_folder_after_the_original_has_moved(
     catalog: MetastoreCatalog, tmp_path: Path
 ) -> None:
