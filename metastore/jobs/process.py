@@ -102,7 +102,9 @@ class Process:
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
-        self._guard.wait()
+        if not self.wait(_GRACE):  # the command stops its guard again and again
+            self._guard.kill()  # on Linux the command dies with it
+            self._guard.wait()
 
     def _tell(self, line: str) -> None:
         assert self._guard.stdin is not None

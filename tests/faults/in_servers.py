@@ -268,7 +268,7 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Iceberg: a table that came while another one is purged loses its files",
         "metastore/pyiceberg/tables.py",
-        "self._neighbours.may_be_more_than(0, current.metadata.location)",
+        "self._neighbours.may_be_more_than(0, place)",
         "False",
         "tests/iceberg/test_folders_apart.py -k no_key",
     ),

@@ -300,6 +300,18 @@ def test_a_command_that_stops_its_guard_ends(tmp_path: Path, ends: Callable[[Pro
     process.close()
 
 
+def test_a_guard_that_stays_stopped_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command may stop its guard again and again, and be faster than each SIGCONT."""
+    monkeypatch.setattr("metastore.jobs.process._GRACE", 0.5)
+    process, pid = Process(["sh", "-c", "echo $$ > pid; exec sleep 60"], environment({}), tmp_path), tmp_path / "pid"
+    assert wait_until(lambda: pid.exists() and bool(pid.read_text().strip()), 20.0)
+    os.kill(process._guard.pid, signal.SIGSTOP)
+    send = process._guard.send_signal
+    monkeypatch.setattr(process._guard, "send_signal", lambda n: None if n == signal.SIGCONT else send(n))
+    process.close()
+    assert wait_until(lambda: not _runs(int(pid.read_text())), 10.0)
+
+
 def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
