@@ -20,7 +20,7 @@ from metastore.aio.core import Core, current
 from metastore.aio.threads import Job, Threads
 from metastore.clock import Alive, Clock, Waker
 from metastore.deadlines import stopping
-from metastore.port.backend import Backend
+from metastore.port.backend import PARTS, Backend
 from metastore.port.feed import Hearing
 from metastore.port.leases import LeaseRows
 from metastore.port.leases import Waker as LeaseWaker
@@ -102,7 +102,7 @@ class AioBackend(_Door):
     def __init__(self, backend: Backend, threads: Threads) -> None:
         super().__init__(backend, threads)
         self._rows = _Rows(backend.leases, threads)
-        for name in ("past", "readers", "secret_keys"):
+        for name in PARTS:
             setattr(self, name, _Door(getattr(backend, name), threads))
         self._restarts = isinstance(backend, Restarts)
         if isinstance(backend, Announces):  # from Python 3.12 on, isinstance sees nothing that only __getattr__ finds

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from metastore.clock import Clock
 from metastore.deadlines import has_deadline, until
+from metastore.port.backend import PARTS
 
-_PORTS: Final = ("past", "readers", "secret_keys")
-"""The parts of a port that are ports themselves."""
 _UNBOUNDED: Final = ("close", "hearing", "leases")
 """Leases have deadlines of their own: their renewal outlives the call."""
 
@@ -24,7 +23,7 @@ class Bounded:
         found = getattr(self._port, name)
         if name in _UNBOUNDED:
             return found
-        if name in _PORTS:
+        if name in PARTS:
             return Bounded(found, self._clock, self._seconds)
         return self._in_time(found) if callable(found) else found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Final, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from metastore.port.commit import Commit, CommitOutcome
@@ -326,6 +326,10 @@ class Backend(Reads, Rights, Intents, Marks, Tickets, Feed, Upkeep, Content, Dat
     @property
     def secret_keys(self) -> SecretKeys:
         """The data keys of encrypted properties."""
+
+
+PARTS: Final = ("past", "readers", "secret_keys")
+"""The parts of a backend that are ports themselves, so what wraps its calls wraps theirs too. Leases outlive calls."""
 
 
 @runtime_checkable

@@ -159,7 +159,7 @@ class InLine:
             self._around.outdate()
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def lending(self) -> Iterator[None]:
         """Let the runs and calls that begin in this block go on the ticket of this function."""
         running.set(self)
         try:

@@ -316,7 +316,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
         transaction = last = Transaction(session, call, line, session.clock.operation_id())
         try:
             transaction.enter_line()
-            with line.running(), transaction:
+            with line.lending(), transaction:
                 result = fn(transaction)
         except Exception as error:
             if transaction.refused:

@@ -12,6 +12,7 @@ import pytest
 import metastore as ms
 from metastore.clock import SYSTEM
 from metastore.deadlines import remaining
+from metastore.port.backend import PARTS, Backend
 from metastore.store.store import Store
 
 SECONDS = 7.0
@@ -109,3 +110,10 @@ def test_a_call_s_own_deadline_wins(store: Store, asked: list[float]) -> None:
     assert store.bind(deadline=SECONDS).bind(deadline=3 * SECONDS).tables.load("m.c.s.t").comment == "x"
     list(store.bind(deadline=SECONDS).bind(deadline=3 * SECONDS).tables.names("m.c.s"))
     assert asked[-1] > 2 * SECONDS
+
+
+def test_every_part_of_a_port_is_named() -> None:
+    """What wraps the calls of a port wraps those of its parts: of one that is not named, it would pass them through."""
+    parts = {name for one in Backend.__mro__ for name, value in vars(one).items() if isinstance(value, property)}
+    others = {"origin", "notices", "leases"}  # a value, a wait in the process, and calls with deadlines of their own
+    assert parts == others.union(PARTS)

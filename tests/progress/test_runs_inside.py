@@ -88,7 +88,7 @@ def test_the_function_around_it_sees_what_it_has_changed(store: ms.Store) -> Non
 def test_two_inside_of_one_function_go_one_after_the_other(store: ms.Store) -> None:
     """They have one ticket, so that each would make the other lose."""
     store.metalakes.create("m")
-    runs, meeting, met = list[int](), threading.Barrier(2), list[bool]()
+    meeting, met = threading.Barrier(2), list[bool]()
 
     def meet() -> None:
         try:
@@ -99,15 +99,7 @@ def test_two_inside_of_one_function_go_one_after_the_other(store: ms.Store) -> N
     def count(tx: Any) -> None:
         _count(tx, meet)
 
-    def fn(tx: Any) -> None:
-        runs.append(1)
-        if len(runs) == 1:
-            _lose(store, tx)
-        else:
-            _at_once(store.run, [count, count])
-        tx.metalakes.alter("m", ms.SetComment("around"))
-
-    store.run(fn)
+    _in_its_turn(store, lambda: _at_once(store.run, [count, count]))
     assert met == [False, False]
     assert store.metalakes.load("m").properties == {"n": "2"}
 
@@ -119,7 +111,7 @@ def test_a_function_in_between_need_not_touch_the_entity(
     """The innermost one waited for the outermost one, which waits for it."""
     for name in ("m", "x"):
         store.metalakes.create(name)
-    runs, tickets = list[int](), list[int]()
+    tickets = list[int]()
     _note_tickets(store, monkeypatch, tickets)
 
     def between(tx: Any) -> None:
@@ -127,16 +119,8 @@ def test_a_function_in_between_need_not_touch_the_entity(
             tx.metalakes.load(name)
         store.run(_count)
 
-    def fn(tx: Any) -> None:
-        runs.append(1)
-        if len(runs) == 1:
-            _lose(store, tx)
-        else:
-            _at_once(store.run, [between, between])
-        tx.metalakes.alter("m", ms.SetComment("around"))
-
-    store.run(fn)
-    assert (len(runs), len(tickets)) == (2, 1)
+    runs = _in_its_turn(store, lambda: _at_once(store.run, [between, between]))
+    assert (runs, len(tickets)) == (2, 1)
     assert store.metalakes.load("m").properties == {"n": "2"}
 
 
@@ -178,7 +162,7 @@ def test_a_ticket_that_others_have_removed_is_lent_no_more(
 def test_a_single_call_goes_on_that_ticket_too(store: ms.Store, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """Announced, or in line, it waited for the function around it, which waits for it: until others took the ticket."""
     store.metalakes.create("m")
-    runs, tickets, removed = list[int](), list[int](), list[object]()
+    tickets, removed = list[int](), list[object]()
     _note_tickets(store, monkeypatch, tickets)
     leave = store._session.backend.leave
 
@@ -197,21 +181,15 @@ def test_a_single_call_goes_on_that_ticket_too(store: ms.Store, monkeypatch: pyt
         else:
             store.metalakes.alter("m", ms.SetProperty(f"p{n}", "1"))
 
-    def fn(tx: Any) -> None:
-        runs.append(1)
-        if len(runs) == 1:
-            _lose(store, tx)
-        elif how == "alters at once":
+    def inside() -> None:
+        if how == "alters at once":
             _at_once(call, range(5))
         else:
             call()
-        before = len(removed)
-        tx.metalakes.alter("m", ms.SetProperty("around", "1"))
-        assert before == 0
+        assert not removed
 
-    store.run(fn)
-    assert (len(runs), len(tickets)) == (2, 1)
-    count = {"alter": 2, "alters at once": 6}.get(how, 1)
+    assert (_in_its_turn(store, inside), len(tickets)) == (2, 1)
+    count = {"alter": 1, "alters at once": 5}.get(how, 0)
     assert len(store.metalakes.load("m").properties) == count
 
 
@@ -248,6 +226,22 @@ def test_an_interrupt_of_a_call_inside_names_the_run_around_it(
         store.run(fn)
     assert store.metalakes.load("m").properties == {"n": "1"}
     assert store.outcome(vars(caught.value)["operation_id"]).state == "unknown"
+
+
+def _in_its_turn(store: ms.Store, inside: Callable[[], object]) -> int:
+    """Run a function that loses once, and calls ``inside`` when it has its turn; return how often it ran."""
+    runs = list[int]()
+
+    def fn(tx: Any) -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            _lose(store, tx)
+        else:
+            inside()
+        tx.metalakes.alter("m", ms.SetComment("around"))
+
+    store.run(fn)
+    return len(runs)
 
 
 def _at_once(call: Callable[[Any], object], given: Iterable[Any]) -> None:

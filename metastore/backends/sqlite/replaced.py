@@ -15,8 +15,6 @@ from metastore.names import format_path
 from metastore.port.format import SCHEMA_FORMAT
 from metastore.port.leases import Mirror
 
-__all__ = ["NOTHING", "Replaced", "keep", "replaced"]
-
 _HOLDER: Final = "restore"
 """Whom the audit names for a token that is carried over. Nobody holds the lease then."""
 
