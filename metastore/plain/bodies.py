@@ -112,4 +112,4 @@ def _no_number(text: str) -> float:
 
 
 FINITE: Final[Any] = {"parse_float": _float, "parse_constant": _no_number}
-"""The options of ``json.loads`` that refuse what is no number of JSON, or none of a float: it could not be written."""
+"""The options of ``json.loads`` that refuse numbers outside JSON or too large for a float: they cannot be written."""
