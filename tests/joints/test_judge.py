@@ -17,6 +17,7 @@ from tests.joints import world
 from tests.joints.crew import Crew
 from tests.joints.journal import Journal, opened
 from tests.joints.judge.call import Call
+from tests.joints.judge.errors import untrue_errors
 from tests.joints.judge.stuck import stuck
 from tests.joints.judge.verdict import EXIT, Verdict, judged
 from tests.joints.lane import Lane
@@ -365,3 +366,15 @@ def test_writes_that_all_give_up_are_stuck() -> None:
         return len(list(stuck(evidence)))
 
     assert (found("abab"), found("aaaa"), found("abab", through=2), found("ab")) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("action", "seconds", "found"), [("bulk", 20.0, 0), ("bulk", 19.0, 1), ("alter", 20.0, 1), ("load", 20.0, 1)]
+)
+def test_only_a_call_of_many_rows_may_get_no_connection_at_its_deadline(
+    action: str, seconds: float, found: int
+) -> None:
+    """It used its time itself; a small call that got none for so long starved."""
+    evidence: Any = SimpleNamespace(weather=[], run={"left": 1.0}, found=lambda *what: what, starved_in=lambda _: 0.0)
+    evidence.calls = [Call("a", 1, action, 0, 20.0, "lake.c.s", end=round(seconds * 10**9), error="PoolExhausted")]
+    assert len(list(untrue_errors(evidence))) == found
