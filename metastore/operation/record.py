@@ -8,7 +8,7 @@ has the states, and the proof that at most one of all messages is ever applied.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn
 from uuid import UUID
 
 from metastore.deadlines import until
@@ -39,6 +39,8 @@ from metastore.retry.runner import Conflict
 
 LATE = 1.0
 """How long after its deadline a call may still query its outcome (seconds)."""
+_DEEDS: Final = {"create": ("create", "alter"), "rename": ("rename", "move")}
+"""By verb of a call: what its row says, if that is not the verb alone."""
 _GRACE = 0.5
 """How long a call may query which operation won, for the message of its error (seconds)."""
 
@@ -94,7 +96,7 @@ class OperationRow:
         return steps
 
     def _is_of(self, caller: Caller, first: Step) -> bool:
-        """Whether the row is of a call like this one; if no caller gave the id before, only the kind is compared."""
+        """Whether the row is of a call like this one; if no caller gave the id before, kind and verb are compared."""
         if first.digest:
             return is_digest_of(first.digest, self._request, caller.digest)
         kind, *_ = self._request.arguments() or (None,)
@@ -105,10 +107,13 @@ class OperationRow:
 
     def _wrote(self, first: Step, kind: object) -> bool:
         """Whether a call on entities or rows of this kind may have written the step: also in a row that one owns."""
-        if first.kind in (None, kind):
-            return first.kind is not None or first.action in CLAIMABLE  # a pin's row, or a consumer's, has no kind
-        if self._request.verb in OPERATIONS:  # it writes a row of the entity itself
-            return False
+        verb = self._request.verb
+        if first.kind is None:  # a pin's row, or a consumer's, has no kind
+            return first.action in CLAIMABLE
+        if verb in OPERATIONS:  # it writes a row of the entity itself
+            return first.kind == kind and first.action in (*_DEEDS.get(verb, (verb,)), *CLAIMABLE, PENDING)
+        if first.kind == kind:
+            return True
         owners = [] if first.owner_id is None else self._session.backend.by_id([first.owner_id])
         return any(owner is not None and owner.record.chain[-1].kind == kind for owner in owners)
 

@@ -150,6 +150,25 @@ def test_an_id_that_only_an_error_told(ground: Ground, name: str) -> None:
             owner.drop(path, operation_id=own)
 
 
+DEEDS = ("create", "create, replace", "alter", "rename", "move", "drop", "restore", "purge", "disable")
+"""Calls that write a row of an entity, each another deed."""
+
+
+@pytest.mark.parametrize("name", DEEDS)
+def test_an_id_that_only_an_error_told_of_another_deed(ground: Ground, name: str) -> None:
+    """Of the same kind: only what was done tells the calls apart."""
+    first = CALLS[name](ground, None)
+    before, own = ground.dump(), list(ground.store.changes())[-1].operation_id
+    assert CALLS[name](ground, own) == first
+    alike = {"create, replace": ("create", "alter"), "alter": ("create", "create, replace")}
+    alike |= {"create": ("create, replace",), "rename": ("move",), "move": ("rename",)}
+    for other in DEEDS:
+        if other not in (name, *alike.get(name, ())):
+            with pytest.raises(ms.OperationIdReused):
+                CALLS[other](ground, own)
+    assert ground.dump() == before
+
+
 OTHERS: dict[str, Call] = {
     "changes": lambda g, op: g.store.tables.alter(T, ms.SetComment("other"), operation_id=op),
     "target": lambda g, op: g.store.tables.alter("m.c.one.u", COMMENT, operation_id=op),
