@@ -62,7 +62,7 @@ def in_share(item: pytest.Item, number: int, of: int) -> bool:
 
 
 def thin_out(items: Sequence[pytest.Item]) -> None:
-    """Mark as long what ``one_in`` and ``each_value`` leave out, on each backend and each face of the store.
+    """Mark as long what ``one_in``, ``each_value`` and ``only_whole`` leave out, on each backend and face of the store.
 
     ``one_in`` keeps the first case, and then every n-th one of the function or module that has the mark. ``each_value``
     keeps a case if one of its parameters has a value that no case before it had.
@@ -72,10 +72,11 @@ def thin_out(items: Sequence[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("long"):
             continue
-        if item.get_closest_marker("only_whole"):
+        function, variant, kept = item.nodeid.partition("[")[0], named_in(item, BACKENDS | _FACES), True
+        whole = item.get_closest_marker("only_whole")
+        if whole is not None and whole.kwargs.get("on", "") in {"", *variant}:
             item.add_marker(pytest.mark.long)
             continue
-        function, variant, kept = item.nodeid.partition("[")[0], named_in(item, BACKENDS | _FACES), True
         if item.get_closest_marker("each_value"):
             values = {(function, variant, name, repr(value)) for name, value in _params(item).items()}
             kept = not values <= tried

@@ -70,6 +70,7 @@ def grown(store: Store, seed: int, steps: int) -> dict[str, Any]:
     return trees
 
 
+@pytest.mark.only_whole(on="sqlite")
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_every_position_of_a_random_history(store: Store, seed: int) -> None:
     trees = grown(store, seed, 90)

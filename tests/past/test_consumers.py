@@ -190,6 +190,7 @@ with ms.open(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.only_whole(on="sqlite")
 @pytest.mark.parametrize("server", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def test_a_consumer_that_is_killed_between_effect_and_commit(server: str, request: pytest.FixtureRequest) -> None:
     url: str = request.getfixturevalue(f"{server}_url")

@@ -34,6 +34,7 @@ def by_id(found: dict[tuple[str, str], Any]) -> dict[int, tuple[str, int]]:
     return {row[0]: (path, row[1]) for (_, path), row in found.items()}
 
 
+@pytest.mark.only_whole(on="sqlite")
 def test_the_difference_of_any_two_positions(store: Store) -> None:
     trees = grown(store, 100, 100)
     choose = random.Random(1)

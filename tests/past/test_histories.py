@@ -118,6 +118,7 @@ def both(url: str, examples: int) -> None:
         assert store.verify() == []
 
 
+@pytest.mark.only_whole
 def test_on_sqlite(sqlite_url: str) -> None:
     both(sqlite_url, 20)
 

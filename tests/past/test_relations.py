@@ -93,6 +93,7 @@ def history(store: Store, seed: int, steps: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.only_whole(on="sqlite")
 def test_every_position_shows_the_relations_of_then(store: Store) -> None:
     found = history(store, 1, 80)
     assert len(found) > 25

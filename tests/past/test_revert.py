@@ -230,6 +230,7 @@ def test_owned_rows_go_back(lake: Store) -> None:
     assert lake.verify() == []
 
 
+@pytest.mark.only_whole(on="sqlite")
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_in_chunks_it_comes_to_the_same(store: Store, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each chunk is a commit of a few steps; the tree at the end is the one of then."""
@@ -442,6 +443,7 @@ def test_what_was_made_since_and_is_gone_again_is_no_difference(lake: Store) -> 
     assert lake.revert("m.c.s", to=before) == []
 
 
+@pytest.mark.only_whole(on="sqlite")
 @pytest.mark.parametrize("many", [0, 300])
 def test_it_does_not_starve_beside_a_writer(lake: Store, url: str, many: int) -> None:
     """Another process alters one table all the time, and makes others: what it makes meanwhile comes after the revert.

@@ -134,6 +134,7 @@ def entities_of(store: Store) -> list[ms.Entity]:
     return [one for one in found.values() if isinstance(one, ms.Entity)]
 
 
+@pytest.mark.only_whole(on="sqlite")
 @pytest.mark.parametrize("seed", [1, 2, *(pytest.param(n, marks=pytest.mark.long) for n in range(3, 30))])
 def test_every_entity_from_every_position(store: Store, seed: int) -> None:
     lived(store, seed, 120)

@@ -168,6 +168,7 @@ def test_in_memory(plan: list[tuple[bool, list[tuple[Any, ...]]]]) -> None:
         play(store, plan)
 
 
+@pytest.mark.only_whole
 @settings(ROUNDS, max_examples=25)
 @given(plan=PLAN)
 def test_on_sqlite(

@@ -286,6 +286,7 @@ class NoEmptiness(MemoryBackend):
         return super().commit(replace(commit, writes=tuple(writes)))
 
 
+@pytest.mark.only_whole
 def test_the_model_agrees_with_itself() -> None:
     """The positive control."""
 
@@ -304,6 +305,7 @@ def test_a_transaction_is_its_operations_one_by_one(examples: int) -> None:
     compare(open_both, how, apart=True)
 
 
+@pytest.mark.only_whole
 @pytest.mark.parametrize("broken", long_unless([NoVersions, NoGuards, NoEmptiness], lambda one: one is NoVersions))
 def test_a_broken_model_is_found_out(broken: type[MemoryBackend]) -> None:
     """The negative control."""

@@ -139,6 +139,7 @@ def test_restore(new_url: NewUrl, source: str, tmp_path: Path, kind: str) -> Non
         assert restored.export_to(tmp_path / "again.jsonl", history=True).hash == said.hash
 
 
+@pytest.mark.only_whole
 def test_export_goes_on(source: str, tmp_path: Path) -> None:
     """What a killed export has begun is refused; the same command goes on with it, as if it was never stopped."""
     for name, history in (("plain.jsonl", False), ("history.jsonl", True)):

@@ -206,6 +206,7 @@ def uses(store: ms.Store, table: ms.Table, any_entity: ms.Entity) -> None:
 """
 
 
+@pytest.mark.only_whole
 @pytest.mark.slow
 @pytest.mark.xdist_group("mypy")
 def test_a_wrong_attribute_is_a_type_error(tmp_path: Path) -> None:
