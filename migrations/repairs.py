@@ -125,7 +125,10 @@ def _before(step: Any, place: _Place | None) -> _Place | None:
 
 
 def _give_names(connection: Connection) -> int:
-    """Let a step take each name that no step took; return the position from which the past misses no step."""
+    """Give family and key to the first step of each new name that lacks them.
+
+    Return the position from which the past misses no step.
+    """
     begins, unnamed = 0, list[Any]()
     for row in connection.execute(sa.text(_UNFOUND)):
         begins = max(begins, row.seen if row.lost else 0)

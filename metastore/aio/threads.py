@@ -158,7 +158,7 @@ class Threads:
 
     def _be_new(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # counts and lists change in the loop and in threads; never held during a call
+        self._lock = threading.Lock()  # the loop and threads change the counts and lists; no call runs while it is held
         self._calls = _Calls()
         self._workers: list[threading.Thread] = []
         self._waits: set[Job] = set()

@@ -238,7 +238,7 @@ class Access:
     def facts(self, chains: Sequence[Nodes], probed: Probed | None = None) -> list[KnownFacts]:
         """Return the facts about each object.
 
-        The objects must have been read before, so that no facts are older than they.
+        Read the objects first: then no fact is older than an object.
 
         One read asks whether the remembered facts that allow the access still hold; all other facts are read.
         ``probed``: the facts that the read of the chains checked already.
