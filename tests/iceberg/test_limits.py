@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from starlette.types import Receive, Scope, Send
+from uvicorn.config import LOOP_FACTORIES
 
 import metastore as ms
 from metastore.cli.app import run
@@ -175,6 +176,21 @@ def test_idle_connections_keep_nobody_out() -> None:
             assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 200
         assert is_cut(idle[0])
         assert len(server.server_state.connections) <= 8
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_handshakes_that_do_not_come_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str) -> None:
+    """asyncio counts a connection after its handshake: 2,000 silent clients took all open files of a server for 100."""
+    pytest.importorskip(loop)
+    monkeypatch.setitem(LOOP_FACTORIES, "auto", LOOP_FACTORIES[loop])
+    used = certificate(tmp_path, "used")
+    context = ssl.create_default_context(cafile=str(used[0]))
+    with running(large, Limits(connections=8, header=60), Tls(*used)) as (one, port), ExitStack() as stack:
+        silent = [stack.enter_context(connected(port)) for _ in range(40)]
+        for _ in range(3):
+            assert httpx.get(f"https://localhost:{port}/", verify=context).status_code == 200
+        assert all(is_cut(connection) for connection in silent[:32])
+        assert len(one.server_state.connections) <= 8
 
 
 def test_a_server_whose_connections_all_have_work_says_so() -> None:
