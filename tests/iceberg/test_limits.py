@@ -32,8 +32,9 @@ from uvicorn.config import LOOP_FACTORIES
 import metastore as ms
 from metastore.cli.app import run
 from metastore.pyiceberg import MetastoreCatalog, files
-from metastore.serve import Limits, Tls, application, limits, serve_application, server, web
+from metastore.serve import Limits, Principals, Tls, application, limits, serve_application, server, web
 from metastore.serve.iceberg import tables
+from metastore.serve.iceberg.errors import failed, unknown_route
 from metastore.serve.limits import YIELDS
 from tests.iceberg.server import running, served
 from tests.iceberg.test_rest import SCHEMA
@@ -349,6 +350,22 @@ def test_a_long_list_is_written_in_slices_and_not_on_the_event_loop(
         listed = httpx.get(f"http://127.0.0.1:{port}/iceberg{NAMESPACES}").content
     assert listed == written({"namespaces": [[name] for name in names]}).encode()
     assert longest == {"metastore-read": 500}
+
+
+def test_clients_that_take_nothing_hold_a_slice_of_a_large_answer() -> None:
+    """80 clients that asked for metadata of 14 MB, and read nothing, took 1.1 GB."""
+    text = b"x" * (32 << 20)
+    routes = [web.route(method, "/large", lambda _: web.Answer((text, b"end"))) for method in ("GET", "HEAD")]
+    app = web.Protocol(routes, failed, unknown_route, Principals())
+    with running(app) as (server, port), connected(port) as slow:
+        slow.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        connections: set[Any] = server.server_state.connections
+        assert wait_until(lambda: any(one.flow.write_paused for one in connections), WAITS)
+        assert sum(one.transport.get_write_buffer_size() for one in connections) < 1 << 20
+        answer = b"".join(iter(lambda: slow.recv(1 << 20), b""))
+        assert answer.endswith(b"\r\n\r\n" + text + b"end")
+        head = httpx.head(f"http://127.0.0.1:{port}/large")
+        assert (head.content, head.headers["content-length"]) == (b"", str(len(text) + 3))
 
 
 def test_a_server_leaves_its_modules_to_no_collection(monkeypatch: pytest.MonkeyPatch) -> None:
