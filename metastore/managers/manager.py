@@ -314,7 +314,7 @@ class Manager(Generic[E]):
         )
 
     @shows_options(CallOptions)
-    def purge(self, target: Target, **options: Unpack[CallOptions]) -> bool:
+    def purge(self, target: Target, *, expected_version: int | None = None, **options: Unpack[CallOptions]) -> bool:
         """Remove an entity for good: a live and empty one, or a dropped one that is given as an Entity.
 
         False: no such entity exists. The history goes with the entity; its entries in the feed stay for the retention.
@@ -329,8 +329,9 @@ class Manager(Generic[E]):
             call,
             "purge",
             target,
-            lambda view: exclusive.purge(view, self._kind, target, actor),
+            lambda view: exclusive.purge(view, self._kind, target, expected_version, actor),
             lambda steps: steps[0].entity_id or 0,
+            lambda: () if expected_version is None else (expected_version,),
             exclusive=True,
         )
         if entity_id and not self._session.in_transaction:  # in a transaction, gc deletes it later

@@ -507,6 +507,7 @@ class MetastoreCatalog(_PyIcebergBase):
             self._views.require_right(names)
             self._check_registered(names, metadata_location)
             metadata = self._views.read(metadata_location)
+            self._places.check(metadata.location)
             self._check_registered(names, metadata.location)
             options = options | self._take(names, metadata_location, metadata.location)
             return self._views.register(names, metadata, metadata_location, options)

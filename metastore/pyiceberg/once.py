@@ -25,7 +25,7 @@ from uuid import UUID
 from pyiceberg.exceptions import CommitStateUnknownException, ForbiddenError
 
 from metastore.clock import SYSTEM
-from metastore.errors import OperationIdReused
+from metastore.errors import OperationIdReused, VersionConflict
 from metastore.operation.keys import key
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Request
@@ -161,8 +161,8 @@ class Once:
             while (options := self.begin()) is not None:
                 try:
                     return attempt(options)
-                except OperationIdReused:
-                    continue  # another server has sent this attempt
+                except (OperationIdReused, VersionConflict):
+                    continue  # another server has sent this attempt, or another call came first
             return answer()
 
         return self.guard(attempts, answer)

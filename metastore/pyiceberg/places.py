@@ -79,9 +79,10 @@ def chosen_in(location: str) -> list[str]:
 def is_first(end: str, made: int) -> bool:
     """Whether a server may have chosen the folder with this end for a table of this creation time (µs since 1970).
 
-    The end says when the folder was chosen: at most a day before the creation, for a staged table.
+    The end says when the folder was chosen: at most a day before the creation, for a staged table. The clock of the
+    database, which says when the table was made, may be behind those of the servers.
     """
-    return -_AHEAD < made // 1000 - _chosen_at(end[1:]) < 2 * _HOLDS
+    return -2 * _AHEAD < made // 1000 - _chosen_at(end[1:]) < 2 * _HOLDS
 
 
 def _chosen_at(part: str) -> int:

@@ -19,7 +19,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 
-from metastore.errors import DropPending, EntityAlreadyExists
+from metastore.errors import DropPending, EntityAlreadyExists, VersionConflict
 from metastore.kinds.table.kind import Table as StoredTable
 from metastore.pyiceberg.commits import Current
 from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, fresh_columns, pointer_changes, pointer_of
@@ -166,6 +166,7 @@ class Tables:
         metadata = read_metadata(self._places.io(EMPTY_DICT, location), location)
         if self._places.serves:  # PyIceberg reads a table that it cannot write; a server could not even answer the load
             check_writable(metadata)
+            self._places.check(metadata.location, metadata.properties)
         self._namespaces.require(names[:-1])
         if user is not None:  # a user wrote this file, and it may name the folder of another table
             if current is None:
@@ -220,8 +221,9 @@ class Tables:
                     f"another table lies in the folder of {shown(names)}, {current.metadata.location[:200]!r}: a purge "
                     "could delete its files; drop without a purge, which leaves all files"
                 )
-            with errors_of_iceberg():
-                if not self._store.tables.purge(current.entity, **options):
+            with errors_of_iceberg(VersionConflict):
+                # a commit that came meanwhile has files that are not in this metadata
+                if not self._store.tables.purge(current.entity, expected_version=current.entity.version, **options):
                     raise no_table(names)
             io = self._places.io(current.metadata.properties, current.location)
             # a server deletes no file that a client's metadata names elsewhere: it may belong to another table

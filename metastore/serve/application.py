@@ -145,6 +145,8 @@ async def _unknown(request: Request, error: Exception) -> Response:
 def _whole(route: Any) -> Any:
     """Let a route take whole paths only: Starlette ignores a line break, %0A, at the end, and takes none within."""
     route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
+    for inner in getattr(route, "routes", ()):  # those of a mount
+        _whole(inner)
     return route
 
 

@@ -24,6 +24,8 @@ __all__ = ["ID_HEADER", "LOG", "refused", "request_id", "show", "signed_in", "ve
 
 LOG: Final = logging.getLogger("metastore.audit")
 ID_HEADER: Final = "x-request-id"
+_LONGEST: Final = 2000
+"""How much of a request's method and path a line has (characters): strangers send paths of 64 KiB."""
 _ID: Final = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
 
 
@@ -39,19 +41,19 @@ def refused(user: str | None, request: str, id: str, status: int, error: Excepti
     lacks = {"object": denied.path, "right": denied.privilege} if isinstance(denied, PermissionDenied) else {}
     if isinstance(error, NotAuthenticated):
         lacks = {"reason": str(error)}
-    _note(outcome="refused", status=status, user=user, request=request, request_id=id, **lacks)
+    _note(outcome="refused", status=status, user=user, request=request[:_LONGEST], request_id=id, **lacks)
 
 
 def signed_in(principal: Principal, request: str, id: str) -> None:
     """Note that an issuer's token is used for the first time here."""
     external_id = principal.external_id
-    _note(outcome="signed_in", user=principal.name, external_id=external_id, request=request, request_id=id)
+    _note(outcome="signed_in", user=principal.name, external_id=external_id, request=request[:_LONGEST], request_id=id)
 
 
 def vended(user: str, request: str, id: str, prefix: str, rights: Sequence[str] | None = None) -> None:
     """Note that a client gets credentials for the files below ``prefix``; ``rights``: the rights that allow it."""
     by = {} if rights is None else {"right": ", ".join(rights)}
-    _note(outcome="vended", user=user, request=request, request_id=id, object=prefix, **by)
+    _note(outcome="vended", user=user, request=request[:_LONGEST], request_id=id, object=prefix, **by)
 
 
 def show() -> None:

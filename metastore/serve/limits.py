@@ -20,7 +20,7 @@ from typing import Any, Final
 from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument
 
-__all__ = ["HEADER_BYTES", "YIELDS", "Limits", "sweep", "watched"]
+__all__ = ["HEADER_BYTES", "YIELDS", "Limits", "make_room", "sweep", "watched"]
 
 HEADER_BYTES: Final = 64 << 10
 """The largest header of a request (bytes)."""
@@ -81,15 +81,18 @@ class _Watched(asyncio.Protocol):
     scope: Any
     connections: set[Any]
     timeout_keep_alive_task: Any
+    begun: Any = None
+    """Its TLS handshake, which counted in its place."""
     _seen: tuple[Any, ...] = ()
     _since = 0.0
     _header_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.connections.discard(self.begun)
         self.look(SYSTEM.monotonic())
         if len(self.connections) > self.limits.connections:
-            _make_room(self.connections, self)
+            make_room(self.connections, self)
 
     def data_received(self, data: bytes) -> None:
         self._header_bytes += len(data)
@@ -167,7 +170,7 @@ def watched(base: type[asyncio.Protocol], limits: Limits) -> Callable[..., async
     return type("Watched", (_Watched, base), {"limits": limits})
 
 
-def _make_room(connections: Iterable[Any], new: Any) -> None:
+def make_room(connections: Iterable[Any], new: Any) -> None:
     """Cut the connection that has waited longest for its client; if all have work, refuse the new one."""
     now = SYSTEM.monotonic()
     waiting = [(since, one) for one in connections if one is not new and (since := one.look(now)) is not None]

@@ -13,13 +13,14 @@ import sys
 from collections.abc import Callable
 from threading import Timer
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from metastore.errors import InvalidArgument
 from metastore.serve import audit
+from metastore.serve.handshakes import Handshakes
 from metastore.serve.limits import Limits, sweep, watched
 from metastore.serve.tls import Tls
 
@@ -65,11 +66,12 @@ class Server(uvicorn.Server):
         def connection() -> asyncio.Protocol:
             return made(config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop)
 
-        tls: dict[str, Any] = {}
-        if self._tls is not None:
-            tls = {"ssl": self._tls.context, "ssl_handshake_timeout": self._limits.header}
-        backlog = self.config.backlog
-        self.servers = [await loop.create_server(connection, sock=one, backlog=backlog, **tls) for one in sockets or ()]
+        backlog, state = self.config.backlog, self.server_state
+        if self._tls is None:
+            self.servers = [await loop.create_server(connection, sock=one, backlog=backlog) for one in sockets or ()]
+        else:
+            given = (connection, self._tls.context, state.connections, self._limits)
+            self.servers = [Handshakes(one, *given) for one in sockets or ()]  # type: ignore[misc]  # closed alike
         self.started = True
 
     async def on_tick(self, counter: int) -> bool:

@@ -31,6 +31,8 @@ _LARGEST: Final = 16 << 20
 _IN_FLIGHT: Final = 64 << 20
 """How many bytes of bodies a protocol holds before it refuses larger ones: the parsed values take several times as
 much. Small ones always pass: the number of connections bounds them."""
+_SLICE: Final = 256 << 10
+"""How much of an answer is sent at once (bytes)."""
 _READERS, _WRITERS = 24, 24
 """How many reads, and how many writes, run at once. They have separate threads: waiting writes delay no read."""
 _JSON: Final = ("application/json", "application/vnd.gravitino.v1+json")
@@ -80,7 +82,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """A handler's answer: a JSON value (None: no body), or text that is JSON already."""
+    """A handler's answer: a JSON value (None: no body), or a tuple with the parts of a text that is JSON already."""
 
     body: Any = None
     status: int = 200
@@ -92,12 +94,36 @@ class Answer:
         """Return the answer as Starlette sends it."""
         if self.body is None:
             return Response(status_code=204 if self.status == 200 else self.status, headers=dict(self.headers))
-        return Response(self.text, self.status, dict(self.headers), media_type)
+        parts, headers = self.parts, dict(self.headers)
+        if sum(map(len, parts)) > _SLICE:
+            return _Sliced(parts, self.status, headers, media_type)
+        return Response(b"".join(parts), self.status, headers, media_type)
 
     @property
-    def text(self) -> bytes:
-        """The body as JSON."""
-        return self.body if isinstance(self.body, bytes) else write_json(self.body)
+    def parts(self) -> tuple[bytes, ...]:
+        """The parts of the body as JSON."""
+        return self.body if isinstance(self.body, tuple) else (write_json(self.body),)
+
+
+class _Sliced(Response):
+    """A large answer, of which a slice is sent when the client has taken the one before.
+
+    Clients that take nothing share the parts, such as the metadata of one table.
+    """
+
+    def __init__(self, parts: tuple[bytes, ...], status: int, headers: Mapping[str, str], media_type: str) -> None:
+        super().__init__(None, status, headers, media_type)
+        self.headers["content-length"] = str(sum(map(len, parts)))
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for part in () if scope["method"] == "HEAD" else self._parts:
+            for begin in range(0, len(part), _SLICE):
+                body = part[begin : begin + _SLICE]
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
 
 Handler = Callable[[Call], Answer]
@@ -251,7 +277,7 @@ class Protocol:
 def _answered(handler: Handler, call: Call) -> Answer:
     """Return the answer with its text: a long list is written here, in a thread, not on the event loop."""
     answer = handler(call)
-    return answer if answer.body is None else replace(answer, body=answer.text)
+    return answer if answer.body is None else replace(answer, body=answer.parts)
 
 
 def _segments(scope: Scope) -> list[str]:

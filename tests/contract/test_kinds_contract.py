@@ -144,8 +144,11 @@ class TestEveryKind:
         assert manager.drop(ELSEWHERE)
         assert not manager.exists(ELSEWHERE)
         assert [e.id for e in manager.dropped("m.c.two")] == [made.id]
-        assert manager.restore(ELSEWHERE).id == made.id
-        assert manager.purge(ELSEWHERE)
+        restored = manager.restore(ELSEWHERE)
+        assert restored.id == made.id
+        with pytest.raises(ms.VersionConflict):
+            manager.purge(ELSEWHERE, expected_version=made.version)
+        assert manager.purge(ELSEWHERE, expected_version=restored.version)
         assert ground.store.verify() == []
 
     def test_replace_keeps_the_id(self, ground: Ground, sample: Sample) -> None:

@@ -387,7 +387,7 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Server: answers are written on the event loop",
         "metastore/serve/web.py",
-        "return answer if answer.body is None else replace(answer, body=answer.text)",
+        "return answer if answer.body is None else replace(answer, body=answer.parts)",
         "return replace(answer)",
         f"{_LIMITS} -k long_list",
     ),

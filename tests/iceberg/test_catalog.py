@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -27,6 +28,7 @@ from pyiceberg.view.metadata import ViewVersion
 import metastore as ms
 from metastore.pyiceberg import MetastoreCatalog
 from metastore.pyiceberg.columns import columns_of
+from metastore.pyiceberg.neighbours import Neighbours
 from tests.iceberg.conftest import properties
 from tests.servers.postgres import Databases
 
@@ -164,6 +166,24 @@ def test_a_purged_table_leaves_no_file_and_cannot_be_restored(catalog: Metastore
     catalog.purge_table("a.t")
     assert not catalog.table_exists("a.t")
     assert list(catalog.store.tables.dropped("lake.ice.a")) == []
+    assert [path for path in (tmp_path / "warehouse").rglob("*") if path.is_file()] == []
+
+
+def test_a_purge_deletes_the_files_of_a_commit_that_comes_meanwhile(
+    catalog: MetastoreCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stayed for ever: the purge had read the metadata before, and removed the table as it was by then."""
+    catalog.create_namespace("a")
+    rows = [catalog.create_table("a.t", ROWS.schema)]
+    looks = Neighbours.are_more_than
+
+    def appending(own: Neighbours, most: int, *place: Any) -> bool:
+        while rows:
+            rows.pop().append(ROWS)
+        return looks(own, most, *place)
+
+    monkeypatch.setattr(Neighbours, "are_more_than", appending)
+    catalog.purge_table("a.t")
     assert [path for path in (tmp_path / "warehouse").rglob("*") if path.is_file()] == []
 
 

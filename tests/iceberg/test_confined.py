@@ -69,6 +69,17 @@ def test_a_requirement_that_is_false_is_refused_unless_the_client_asks_for_the_m
     assert load(address).scan().to_arrow().num_rows == 8
 
 
+def test_a_registered_file_names_no_location_elsewhere(client: httpx.Client, lake: Path) -> None:
+    """The table was there then, and each commit to it was refused."""
+    assert client.post("/namespaces/a/views", json=VIEW).status_code == 200
+    for kind, register in (("tables/t", "register"), ("views/v", "register-view")):
+        metadata = client.get(f"/namespaces/a/{kind}").json()["metadata"]
+        file = lake / f"{register}.metadata.json"
+        file.write_text(json.dumps({**metadata, "location": lake.parent.as_uri()}))
+        answer = client.post(f"/namespaces/a/{register}", json={"name": "odd", "metadata-location": file.as_uri()})
+        assert (answer.status_code, "does not lie in the warehouse" in answer.text) == (403, True), answer.text
+
+
 def test_the_server_deletes_no_manifest_list_that_a_client_named(address: str, client: httpx.Client) -> None:
     """A merge replaces the list that the client wrote. The client may have named one of another table."""
     load_catalog("x", type="rest", uri=address, warehouse="lake.ice").create_table("a.victim", ROWS.schema).append(ROWS)

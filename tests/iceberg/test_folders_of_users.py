@@ -229,6 +229,14 @@ def test_a_user_makes_no_folder_of_a_later_time(users: dict[str, httpx.Client], 
         assert answer.status_code == status, answer.text
 
 
+def test_a_folder_of_a_table_is_its_first_although_the_database_s_clock_is_behind() -> None:
+    """Else a user names one of a minute ahead: its table, with the UUID of another one, keeps the files of that."""
+    chosen = SYSTEM.micros() // 1000 + 59_900
+    (end,) = places.chosen_in(f"/lake/t-{chosen:012x}{SYSTEM.operation_id().hex[12:]}")
+    assert places.is_first(end, SYSTEM.micros() - 5_000_000)
+    assert not places.is_first(end, SYSTEM.micros() - 3_600_000_000)
+
+
 @pytest.mark.parametrize("register", ["register", "register-view"])
 def test_a_registered_file_uses_up_its_own_folder_too(users: dict[str, httpx.Client], register: str) -> None:
     """Its location may be in another one. The view's next file would lie beside it, in the folder of another table."""

@@ -63,8 +63,13 @@ def test_a_header_that_decides_comes_once(sqlite_url: str, tmp_path: Path, name:
         assert f"{name.lower()} comes twice" in error["message"]
 
 
-def test_a_header_that_arrives_whole_has_a_size_too(sqlite_url: str, tmp_path: Path) -> None:
+def test_a_header_that_arrives_whole_has_a_size_too(
+    sqlite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "metastore.audit")
     with served(sqlite_url, tmp_path / "w") as address, httpx.Client(base_url=address) as client:
+        assert client.get("a" * 60_000, headers={"X": "v" * 6_000}).status_code == 431
+        assert [len(one.getMessage()) < 3_000 for one in caplog.records if one.name == "metastore.audit"] == [True]
         assert [client.get(CONFIG, headers={"X": "v" * size}).status_code for size in (60_000, 70_000)] == [200, 431]
 
 
@@ -111,6 +116,7 @@ def test_a_line_feed_in_a_path_gets_the_protocol_s_error(sqlite_url: str, tmp_pa
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestException")
         ends = httpx.get(f"{address.removesuffix('/iceberg')}/healthz%0A")
         assert (ends.status_code, ends.json()["error"]["code"]) == (404, 404)
+        assert httpx.get(f"{address.removesuffix('/iceberg')}/console/feed%0A").status_code == 404
 
 
 def test_the_configuration_names_no_warehouse_that_the_client_does_not_see(sqlite_url: str, tmp_path: Path) -> None:

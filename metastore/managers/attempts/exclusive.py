@@ -312,7 +312,9 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
     return child.record(parents), parents
 
 
-def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal[int] | int:
+def purge(
+    view: View, kind: Kind, target: Target, expected_version: int | None, actor: str | None
+) -> Proposal[int] | int:
     """Propose to make an entity unrestorable; the result is its id, or 0 if no such entity exists.
 
     The caller, or gc, deletes the rows.
@@ -335,6 +337,7 @@ def purge(view: View, kind: Kind, target: Target, actor: str | None) -> Proposal
         except EntityNotFound:
             return 0
     node = record.chain[-1]
+    check_version(view, record, expected_version, target)
     if own_state == LIVE:
         check_in_use(record.chain[:-1])
         if kind.container:

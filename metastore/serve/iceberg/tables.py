@@ -97,7 +97,7 @@ class Loaded:
             headers["ETag"] = tag
             if tag in _tags(has):
                 return Answer(status=304, headers=headers)
-        return Answer(self.text + end, headers=headers)
+        return Answer((self.text, end), headers=headers)
 
 
 def _size(one: Loaded) -> int:
