@@ -54,7 +54,7 @@ class InLine:
         """The place of the function that has called this one, or has begun this task."""
         self._has_ended = False
         self._mark: OwnMark | None = None
-        """The mark of the scope that this run bars."""
+        """The mark of this run."""
         self._ids: set[int] = set()
         self._barred: int | None = None
         self._ends = ends
@@ -71,18 +71,18 @@ class InLine:
         self._at: tuple[int, ...] = ()
         self._term = Term()
 
-    def enter(self, operation_id: UUID) -> OwnMark | None:
-        """Wait for the turn of the next run; return the mark of the scope that it bars."""
-        self._seen, self._began_with = {}, {}
+    def enter(self, mark: OwnMark) -> None:
+        """Wait for the turn of the next run. ``mark``: that of the scope that the run bars at its first read."""
+        self._seen, self._began_with, self._mark = {}, {}, mark
         if self._ids:
             self._take()
-        if self._barred is None:
-            return None
-        mark, seconds = OwnMark(self._session.backend, operation_id), min(max(_BARRED, 4 * self._run), _LONGEST_BAR)
-        outcome = self._session.backend.mark(Mark(operation_id, self._barred, seconds))
-        mark.held = self._barred if isinstance(outcome, Committed) else None
-        self._mark = mark
-        return mark
+
+    def _bar(self) -> None:
+        """Mark the scope in which the run before has lost: not before the first read, so that calls inside may come."""
+        if self._barred is not None and self._mark is not None:
+            seconds = min(max(_BARRED, 4 * self._run), _LONGEST_BAR)
+            outcome = self._session.backend.mark(Mark(self._mark.id, self._barred, seconds))
+            self._mark.held = self._barred if isinstance(outcome, Committed) else None
 
     def _take(self) -> None:
         """Wait for the turn on all entities that are known: first in the process, then among the processes."""
@@ -228,7 +228,7 @@ class InLine:
         return () if goes_on or ticket is not self._ticket or not ticket.is_short else ticket.ids
 
     def meet(self, lookups: Sequence[Lookup], ids: Sequence[int]) -> dict[Lookup, Record]:
-        """Take a ticket before the first read of a run, if the entity is known to be hot.
+        """Take a ticket before the first read of a run, if the entity is known to be hot; bar the scope.
 
         Return the entities with which the turn began, by the path that led there.
         """
@@ -241,6 +241,7 @@ class InLine:
                     self._take()
             except Conflict as late:  # the caller's function must not see this error
                 raise DeadlineExceeded(f"the transaction was not run: {late.detail}; call again") from None
+        self._bar()
         if len(lookups) != 1 or lookups[0].start is not ROOT:
             return {}
         shown = self.chained.show(lookups[0])

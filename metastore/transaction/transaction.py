@@ -169,8 +169,7 @@ class Transaction(Managers):
     def enter_line(self) -> None:
         """Wait for the turn of a run that is in line."""
         if self._line is not None:
-            mark = self._line.enter(self._id)
-            self._mark = self._mark if mark is None else mark
+            self._line.enter(self._mark)
         self.began = self._outer.clock.monotonic()
 
     def leave_scope(self) -> None:

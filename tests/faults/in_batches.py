@@ -143,7 +143,7 @@ IN_BATCHES: tuple[Fault, ...] = (
         "metastore/operation/marks.py",
         "around is not None and around.unbar(marks.other)",
         "False",
-        "tests/progress/test_runs_inside.py -k 'passes_the_mark and sqlite-alter'",
+        "tests/progress/test_runs_inside.py -k 'passes_the_mark and sqlite and alter'",
     ),
     Fault(
         "Transactions: a run inside of a run waits behind it",

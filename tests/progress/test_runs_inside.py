@@ -209,10 +209,12 @@ def test_a_block_goes_on_that_ticket_and_its_changes_are_seen(store: ms.Store, h
     assert store.tables.load(table).properties == {"n": "1"}
 
 
+@pytest.mark.parametrize("reads_first", [False, True])
 @pytest.mark.parametrize("how", ["create", "alter", "run", "block", "exclusive"])
-def test_a_call_inside_passes_the_mark_of_a_function_around_it(store: ms.Store, how: str) -> None:
+def test_a_call_inside_passes_the_mark_of_a_function_around_it(store: ms.Store, how: str, reads_first: bool) -> None:
     """It waited until the mark ended; then the function's commit lacked its mark, and the next run set another."""
-    table, runs = _table(store), list[list[str]]()
+    table, runs, marks = _table(store), list[list[str]](), list[bool]()
+    schema = store.schemas.load("m.c.s").id
 
     def inside() -> None:
         if how == "create":
@@ -226,15 +228,19 @@ def test_a_call_inside_passes_the_mark_of_a_function_around_it(store: ms.Store, 
                 tx.tables.alter(table, ms.SetProperty("n", "1"))
 
     def fn(tx: Any) -> None:
+        if reads_first:
+            tx.catalogs.load("m.c")
         if runs:
             inside()
         runs.append(list(tx.tables.names("m.c.s")))
+        marks.append(any(one.mark is not None for one in store._session.backend.marked([schema])))
         if len(runs) == 1:
             store.tables.create("m.c.s.another_caller")
         tx.tables.create("m.c.s.around")
 
     store.run(fn)
     assert [names[:1] for names in runs] == [["t"], ["another_caller"]]
+    assert marks == [False, not reads_first and how != "exclusive"]  # after a freeze it is the turn of others
 
 
 def test_a_function_in_between_that_has_ended_leaves_those_around_it(
