@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from metastore.errors import ScopeFrozen
+from metastore.operation.tickets import running
 from metastore.port.backend import Backend
 from metastore.port.commit import Commit, Committed, Unknown
 from metastore.port.conditions import ROOT_ID
@@ -58,7 +59,7 @@ class OwnMark:
 
     def __init__(self, backend: Backend, operation_id: UUID, *, exclusive: bool = True) -> None:
         self._backend = backend
-        self._id = operation_id
+        self.id = operation_id
         self._exclusive = exclusive
         self.held: int | None = None
         """The guard that carries the mark, or may carry it, because an answer was lost."""
@@ -68,7 +69,7 @@ class OwnMark:
     def put(self, entity_id: int) -> None:
         """Mark a scope, unless another operation has marked it, or other operations have their turn."""
         before, self.held = self.held, entity_id  # assigned before the call: after an interrupt, the mark may exist
-        outcome = self._backend.mark(Mark(self._id, entity_id, MARK_TTL))
+        outcome = self._backend.mark(Mark(self.id, entity_id, MARK_TTL))
         if not isinstance(outcome, Committed | Unknown):
             self.held = before
 
@@ -76,11 +77,11 @@ class OwnMark:
         """Remove the mark, if there is one. It ends by itself if this fails."""
         held, self.held = self.held, None
         if held is not None:
-            self._backend.unmark(held, self._id)
+            self._backend.unmark(held, self.id)
 
     def is_gone(self) -> bool:
         """Return whether the mark that the commit required is gone; if so, forget it."""
-        if self.held is None or self.held in in_the_way(self._backend, [self.held], self._id).mine:
+        if self.held is None or self.held in in_the_way(self._backend, [self.held], self.id).mine:
             return False
         self.held = None
         return True
@@ -91,16 +92,18 @@ class OwnMark:
         The operation removes its own mark meanwhile, because the other one may have to pass it. With ``keep`` it keeps
         its mark: a freeze needs it for its commit.
         """
-        marks = in_the_way(self._backend, ids, self._id)
+        marks = in_the_way(self._backend, ids, self.id)
         self.other = marks.other or self.other
         there = self.held in marks.mine
         if not there or (marks.other is not None and not keep):
             held, self.held = self.held, None
             # an earlier mark may also have landed late
             for entity_id in {*marks.mine, *(() if held is None else (held,))}:
-                self._backend.unmark(entity_id, self._id)
+                self._backend.unmark(entity_id, self.id)
         if marks.other is not None:
-            return Conflict("marked", f"operation {marks.other} has the scope for itself")
+            around = running.get()
+            wait = 0.0 if around is not None and around.unbar(marks.other) else None
+            return Conflict("marked", f"operation {marks.other} has the scope for itself", wait)
         if marks.quiet and self._exclusive:
             return Conflict("marked", "others have their turn after an exclusive operation", marks.quiet)
         return Conflict(cause, "changed meanwhile")

@@ -16,7 +16,7 @@ be applied. ``ending.py`` removes what a failed call leaves behind. docs/progres
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar, cast
@@ -36,7 +36,7 @@ from metastore.operation.marks import OwnMark, waits_at
 from metastore.operation.record import OperationRow, detail, tell_id, winner
 from metastore.operation.request import Call, Merge, Proposal, Request, is_known
 from metastore.operation.session import Session
-from metastore.operation.tickets import OwnTicket, carrying, running, sent
+from metastore.operation.tickets import Loan, OwnTicket, carrying, sent
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.records import Record, Step
 from metastore.port.writes import Update, Write
@@ -74,9 +74,8 @@ class Operation(Generic[T]):
         self._leases = OwnLeases(session, self._row, call)
         self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
         self._ticket = OwnTicket(session)
-        self._borrows: frozenset[int] = frozenset()
-        """The entities on which a function around this call has its turn: it would wait for this call."""
-        self._lent: int | None = None  # the ticket of that function, during an attempt
+        self._loan = Loan(session)
+        self._lent: int | None = None  # the ticket of a function around this call, during an attempt
         self._intent = Intent(session, self._row, self._mark, request.what)
         self._intent.merge = self._merge = self._announceable(request)
         self._attempts = 0
@@ -195,27 +194,12 @@ class Operation(Generic[T]):
             return self._ended(row.read())
         lost_on, self._announce_on = self._announce_on, None
         hot = None if self._merge is None else self._intent.hot(self._merge, lost_on)
-        if hot is not None and not self._may_borrow([hot]) and is_known(self._backend, self._request):
+        if hot is not None and not self._loan.may_add([hot], row.ends) and is_known(self._backend, self._request):
             self._announce_at_once(hot)
         if row.pending_on is not None:
             return self._help(row.pending_on)
-        with self._loan() as self._lent:
+        with self._loan.taken(row.ends) as self._lent:
             return self._backend.in_one_go(lambda: self._decide_and_commit(number == 1 and not withdrawn, withdrawn))()
-
-    def _may_borrow(self, ids: Sequence[int]) -> bool:
-        """Whether a function around this call has its turn on these entities; then the next attempt goes on its ticket.
-
-        Announced, or in line, the call would wait for that function, which waits for the call.
-        """
-        wanted, around = self._borrows.union(ids), running.get()
-        lends = around is not None and around.loan(self._session, wanted, self._row.ends) is not None
-        self._borrows = wanted if lends else frozenset()
-        return lends
-
-    def _loan(self) -> AbstractContextManager[int | None]:
-        around = running.get() if self._borrows else None
-        loan = None if around is None else around.loan(self._session, self._borrows, self._row.ends)
-        return nullcontext() if loan is None else loan
 
     def _decide_and_commit(self, trusting: bool, withdrawn: bool) -> Callable[[], T]:
         """Decide, and commit the proposal; return a function that does the rest, which may wait."""
@@ -350,10 +334,10 @@ class Operation(Generic[T]):
     def _goes_on(self, cause: str, commit: Commit) -> bool:
         """Whether the next attempt goes on the ticket of a function around this call, without another reaction."""
         if cause == "ticket" and self._lent is not None:
-            self._borrows = frozenset()  # others have removed that ticket
+            self._loan.end()
             return False
         if cause == "ticket":
-            return self._may_borrow(_updated(commit.writes))
+            return self._loan.may_add(_updated(commit.writes), self._row.ends)
         return self._lent is not None and cause in ("self", "read", "pending")
 
     def _check_name(self, conflict: Conflicted, commit: Commit) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final, Protocol
@@ -37,8 +37,9 @@ _SHORTEST_WAIT, _LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
 class Lender(Protocol):
     """The place in line of a function that runs: what it calls would wait for it, and it waits for what it calls."""
 
-    is_over: bool
-    """Whether the function has ended. A task that it has begun keeps its place."""
+    @property
+    def is_over(self) -> bool:
+        """Whether the function and all around it have ended. A task that it has begun keeps its place."""
 
     def loan(self, session: Session, ids: AbstractSet[int], ends: float) -> AbstractContextManager[int | None] | None:
         """Return a block on the ticket of the function, or of one around it; None: none has one for these entities.
@@ -49,9 +50,40 @@ class Lender(Protocol):
     def outdate(self) -> None:
         """Let the functions read again what they have not read yet: a call inside of them may change it."""
 
+    def unbar(self, operation_id: UUID) -> bool:
+        """Remove the mark of this operation, if it is one of the functions: a call inside of them needs the scope."""
+
 
 running: Final[ContextVar[Lender | None]] = ContextVar("metastore_running", default=None)
 """The place of the innermost function that runs, or has begun this task and ended."""
+
+
+class Loan:
+    """The entities on which a function around a call has its turn: the call's attempts go on its ticket.
+
+    Announced, or in line, the call would wait for that function, which waits for the call.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._ids: frozenset[int] = frozenset()
+
+    def may_add(self, ids: Iterable[int], ends: float) -> bool:
+        """Whether one function has its turn on these entities too; then the next attempt goes on its ticket."""
+        wanted, around = self._ids.union(ids), running.get()
+        lends = around is not None and around.loan(self._session, wanted, ends) is not None
+        self._ids = wanted if lends else frozenset()
+        return lends
+
+    def taken(self, ends: float) -> AbstractContextManager[int | None]:
+        """Return a block for one attempt; it yields the ticket, if there is one."""
+        around = running.get() if self._ids else None
+        loan = None if around is None else around.loan(self._session, self._ids, ends)
+        return nullcontext() if loan is None else loan
+
+    def end(self) -> None:
+        """Note that others have removed the ticket."""
+        self._ids = frozenset()
 
 
 class Watch:

@@ -51,8 +51,10 @@ class InLine:
         self.chained = InChain(session, None) if chained is None else chained
         """The part of the runs in a chain; None: they take part in no chain."""
         self._around = cast("InLine | None", running.get())
-        """The place of the function that has called this one."""
-        self.is_over = False
+        """The place of the function that has called this one, or has begun this task."""
+        self._has_ended = False
+        self._mark: OwnMark | None = None
+        """The mark of this run."""
         self._ids: set[int] = set()
         self._barred: int | None = None
         self._ends = ends
@@ -69,17 +71,18 @@ class InLine:
         self._at: tuple[int, ...] = ()
         self._term = Term()
 
-    def enter(self, operation_id: UUID) -> OwnMark | None:
-        """Wait for the turn of the next run; return the mark of the scope that it bars."""
-        self._seen, self._began_with = {}, {}
+    def enter(self, mark: OwnMark) -> None:
+        """Wait for the turn of the next run. ``mark``: that of the scope that the run bars at its first read."""
+        self._seen, self._began_with, self._mark = {}, {}, mark
         if self._ids:
             self._take()
-        if self._barred is None:
-            return None
-        mark, seconds = OwnMark(self._session.backend, operation_id), min(max(_BARRED, 4 * self._run), _LONGEST_BAR)
-        outcome = self._session.backend.mark(Mark(operation_id, self._barred, seconds))
-        mark.held = self._barred if isinstance(outcome, Committed) else None
-        return mark
+
+    def _bar(self) -> None:
+        """Mark the scope in which the run before has lost: not before the first read, so that calls inside may come."""
+        if self._barred is not None and self._mark is not None:
+            seconds = min(max(_BARRED, 4 * self._run), _LONGEST_BAR)
+            outcome = self._session.backend.mark(Mark(self._mark.id, self._barred, seconds))
+            self._mark.held = self._barred if isinstance(outcome, Committed) else None
 
     def _take(self) -> None:
         """Wait for the turn on all entities that are known: first in the process, then among the processes."""
@@ -138,10 +141,24 @@ class InLine:
 
     def _outwards(self) -> Iterator[InLine]:
         """Return the functions around this one, the innermost first."""
+        one = self._outer
+        while one is not None:
+            yield one
+            one = one._outer  # noqa: SLF001  (the same class)
+
+    @property
+    def _outer(self) -> InLine | None:
+        """The innermost function around this one that has not ended."""
         around = self._around
-        while around is not None:
-            yield around
-            around = around._around  # noqa: SLF001  (the same class)
+        while around is not None and around._has_ended:  # noqa: SLF001  (the same class)
+            around = around._around  # noqa: SLF001
+        self._around = around
+        return around
+
+    @property
+    def is_over(self) -> bool:
+        """See :class:`metastore.operation.tickets.Lender`."""
+        return self._has_ended and self._outer is None
 
     @property
     def _joined(self) -> bool:
@@ -155,8 +172,6 @@ class InLine:
             place = next(one for one in self._outwards() if one is lender or one._joined)  # noqa: SLF001
             place._inside = place._inside or Door(self._session.clock)  # noqa: SLF001  (the same class)
             self._enter(place._inside)  # noqa: SLF001  (the same class)
-        if self._around is not None:
-            self._around.outdate()
 
     @contextmanager
     def lending(self) -> Iterator[None]:
@@ -178,6 +193,15 @@ class InLine:
         for one in (self, *self._outwards()):
             one._began_with = {}  # noqa: SLF001  (the same class)
 
+    def unbar(self, operation_id: UUID) -> bool:
+        """See :class:`metastore.operation.tickets.Lender`."""
+        for one in (self, *self._outwards()):
+            if one._mark is not None and one._mark.id == operation_id:  # noqa: SLF001  (the same class)
+                one._barred = None  # noqa: SLF001
+                one._mark.remove()  # noqa: SLF001
+                return True
+        return False
+
     @contextmanager
     def _lent_to(self) -> Iterator[int | None]:
         try:
@@ -192,7 +216,8 @@ class InLine:
         try:
             self.leave()
         finally:
-            self.is_over, self._around = True, None  # a task may keep this place, but none around it
+            # a task may keep this place, but none around it that has ended
+            self._around, self._has_ended = self._outer, True
 
     def leaves(self, ticket: OwnTicket) -> tuple[int, ...]:
         """Return the entities from which the commit removes the ticket.
@@ -203,7 +228,7 @@ class InLine:
         return () if goes_on or ticket is not self._ticket or not ticket.is_short else ticket.ids
 
     def meet(self, lookups: Sequence[Lookup], ids: Sequence[int]) -> dict[Lookup, Record]:
-        """Take a ticket before the first read of a run, if the entity is known to be hot.
+        """Take a ticket before the first read of a run, if the entity is known to be hot; bar the scope.
 
         Return the entities with which the turn began, by the path that led there.
         """
@@ -216,6 +241,7 @@ class InLine:
                     self._take()
             except Conflict as late:  # the caller's function must not see this error
                 raise DeadlineExceeded(f"the transaction was not run: {late.detail}; call again") from None
+        self._bar()
         if len(lookups) != 1 or lookups[0].start is not ROOT:
             return {}
         shown = self.chained.show(lookups[0])

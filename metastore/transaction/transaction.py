@@ -26,7 +26,7 @@ from metastore.operation.marks import OwnMark
 from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
-from metastore.operation.tickets import carrying, sent
+from metastore.operation.tickets import Loan, carrying, running, sent
 from metastore.port.backend import Backend, Reads
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.writes import Advance, Update
@@ -79,6 +79,8 @@ class Transaction(Managers):
         self._overlook = False
         self._failed = False  # the block raised an error: its reads are validated, and nothing is written
         self._carry = False  # others have announced changes to entities that it writes
+        self._loan = Loan(session)
+        self._lent: int | None = None  # the ticket of a function around this block, during an attempt
         self.refused = self.is_in_line = False
         self.sent: UUID | None = None
         """The id of its operation, once it may have sent a commit."""
@@ -135,6 +137,9 @@ class Transaction(Managers):
         session, policy = self._outer, self._outer.policy_of(self._call)
         began = session.clock.monotonic()
         ends = session.ends_of(self._call)
+        around = running.get()
+        if around is not None:
+            around.outdate()
         try:
             with until(ends):
                 run(lambda number: self._send(number, ends), effort_of(session, policy, self._id, ends))
@@ -164,8 +169,7 @@ class Transaction(Managers):
     def enter_line(self) -> None:
         """Wait for the turn of a run that is in line."""
         if self._line is not None:
-            mark = self._line.enter(self._id)
-            self._mark = self._mark if mark is None else mark
+            self._line.enter(self._mark)
         self.began = self._outer.clock.monotonic()
 
     def leave_scope(self) -> None:
@@ -185,8 +189,11 @@ class Transaction(Managers):
         if not (commit.leaves_row or commit.reads or commit.leases or (self._failed and commit.guards)):
             return
         together = None if self._line is None else self._line.together(commit, self._overlay.looked_back)
-        outcome = together or self._committed(self._in_line(commit))
+        with self._loan.taken(ends) as self._lent:
+            outcome = together or self._committed(self._in_line(commit))
         if isinstance(outcome, Conflicted):
+            if outcome.cause == "ticket" and self._may_borrow(commit, ends):
+                raise Conflict(outcome.cause, "it goes on the ticket of a function around it", 0.0)
             self._refused(outcome, commit)
         if isinstance(outcome, Unknown):
             if not commit.leaves_row:
@@ -200,6 +207,13 @@ class Transaction(Managers):
                 self._claim = claim
                 raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
         self._mark.held = None
+
+    def _may_borrow(self, commit: Commit, ends: float) -> bool:
+        """Whether a block inside of a function, which would wait for it, can go on the ticket of that function."""
+        if self._line is not None or self._lent is not None:
+            return False
+        ids = [w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is None]
+        return self._loan.may_add([i for i in ids if Loan(self._outer).may_add([i], ends)], ends)
 
     def _to_send(self) -> Commit:
         """Return everything that was read and written; after an error of the block, only what was read."""
@@ -227,6 +241,8 @@ class Transaction(Managers):
         if line is not None and ticket is not None:
             commit = replace(commit, ticket=ticket.number, leaves=line.leaves(ticket))
             return carrying(self._outer, commit, line.seen)
+        if self._lent is not None:
+            return carrying(self._outer, replace(commit, ticket=self._lent))
         return carrying(self._outer, commit) if self._carry else commit
 
     def _committed(self, commit: Commit) -> CommitOutcome:

@@ -134,9 +134,16 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Transactions: a call inside of a run waits behind it",
         "metastore/operation/operation.py",
-        "            return self._may_borrow(_updated(commit.writes))\n",
+        "            return self._loan.may_add(_updated(commit.writes), self._row.ends)\n",
         "            return False\n",
         "tests/progress/test_runs_inside.py -k single",
+    ),
+    Fault(
+        "Transactions: a call inside of a function waits for that function's mark",
+        "metastore/operation/marks.py",
+        "around is not None and around.unbar(marks.other)",
+        "False",
+        "tests/progress/test_runs_inside.py -k 'passes_the_mark and sqlite and alter'",
     ),
     Fault(
         "Transactions: a run inside of a run waits behind it",

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from metastore.operation.marks import OwnMark
+from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket
 from metastore.port.commit import Commit
 from metastore.port.conditions import Expect
@@ -117,13 +119,17 @@ def _lost_on(line: InLine, store: Store, *entity_ids: int) -> None:
     assert line.lost(Commit(session_of(store).clock.operation_id(), "me", reads=reads), "read", {})
 
 
+def _enter(line: InLine, session: Session) -> None:
+    line.enter(OwnMark(session.backend, session.clock.operation_id()))
+
+
 def test_a_run_that_lost_takes_a_ticket_for_the_next_one(store: Store, clock: _Ending) -> None:
     session, entity_id = session_of(store), store.topics.load(PATH).id
     line = InLine(session, clock.monotonic() + 30)
-    assert line.enter(clock.operation_id()) is None
+    _enter(line, session)
     assert line.ticket is None, "the first run is optimistic"
     _lost_on(line, store, entity_id)
-    line.enter(clock.operation_id())
+    _enter(line, session)
     assert line.ticket is not None
     assert line.ticket.ids == (entity_id,)  # type: ignore[unreachable]
     line.leave()
@@ -136,9 +142,9 @@ def test_who_waits_for_more_holds_nothing(store: Store, clock: _Ending) -> None:
     one, other = store.topics.load(PATH).id, store.topics.create("lake.c.s.other").id
     line = InLine(session, clock.monotonic() + 30)
     _lost_on(line, store, one)
-    line.enter(clock.operation_id())
+    _enter(line, session)
     _lost_on(line, store, other)
-    line.enter(clock.operation_id())
+    _enter(line, session)
     assert line.ticket is not None
     assert line.ticket.ids == tuple(sorted((one, other)))
     door = door_at(session, (one,))
@@ -169,7 +175,7 @@ def test_an_interrupt_of_the_message_that_removes_a_ticket_leaves_the_door_open(
 
     def run() -> None:
         try:
-            line.enter(clock.operation_id())
+            _enter(line, session)
         finally:
             line.leave()
 

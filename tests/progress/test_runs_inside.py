@@ -193,6 +193,72 @@ def test_a_single_call_goes_on_that_ticket_too(store: ms.Store, monkeypatch: pyt
     assert len(store.metalakes.load("m").properties) == count
 
 
+@pytest.mark.parametrize("how", ["transaction", "with a rename", "exclusive"])
+def test_a_block_goes_on_that_ticket_and_its_changes_are_seen(store: ms.Store, how: str) -> None:
+    """It got VersionConflict each time; or the function around it read the state before the block, and lost."""
+    table = _table(store)
+
+    def inside() -> None:
+        with store.schemas.exclusive("m.c.s") if how == "exclusive" else store.transaction() as tx:
+            tx.tables.alter(table, ms.SetProperty("n", "1"))
+            if how == "with a rename":
+                tx.tables.rename(table, "renamed")
+                tx.tables.rename("m.c.s.renamed", "t")
+
+    assert _in_its_turn(store, inside, "tables", table) == 2
+    assert store.tables.load(table).properties == {"n": "1"}
+
+
+@pytest.mark.parametrize("reads_first", [False, True])
+@pytest.mark.parametrize("how", ["create", "alter", "run", "block", "exclusive"])
+def test_a_call_inside_passes_the_mark_of_a_function_around_it(store: ms.Store, how: str, reads_first: bool) -> None:
+    """It waited until the mark ended; then the function's commit lacked its mark, and the next run set another."""
+    table, runs, marks = _table(store), list[list[str]](), list[bool]()
+    schema = store.schemas.load("m.c.s").id
+
+    def inside() -> None:
+        if how == "create":
+            store.tables.create(f"m.c.s.n{len(runs)}")
+        elif how == "alter":
+            store.tables.alter(table, ms.SetProperty("n", "1"))
+        elif how == "run":
+            store.run(lambda tx: tx.tables.alter(table, ms.SetProperty("n", "1")))
+        else:
+            with store.schemas.exclusive("m.c.s") if how == "exclusive" else store.transaction() as tx:
+                tx.tables.alter(table, ms.SetProperty("n", "1"))
+
+    def fn(tx: Any) -> None:
+        if reads_first:
+            tx.catalogs.load("m.c")
+        if runs:
+            inside()
+        runs.append(list(tx.tables.names("m.c.s")))
+        marks.append(any(one.mark is not None for one in store._session.backend.marked([schema])))
+        if len(runs) == 1:
+            store.tables.create("m.c.s.another_caller")
+        tx.tables.create("m.c.s.around")
+
+    store.run(fn)
+    assert [names[:1] for names in runs] == [["t"], ["another_caller"]]
+    assert marks == [False, not reads_first and how != "exclusive"]  # after a freeze it is the turn of others
+
+
+def test_a_function_in_between_that_has_ended_leaves_those_around_it(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that it had begun waited for the function around it, which waited for the task."""
+    store.metalakes.create("m")
+    tickets, contexts = list[int](), list[Context]()
+    _note_tickets(store, monkeypatch, tickets)
+
+    def inside() -> None:
+        store.run(lambda _: contexts.append(copy_context()))
+        _join(contexts[0].run, store.metalakes.alter, "m", ms.SetProperty("n", "1"))
+
+    assert (_in_its_turn(store, inside), len(tickets)) == (2, 1)
+    assert store.metalakes.load("m").properties == {"n": "1"}
+
+
 def test_a_function_that_has_ended_is_around_no_other(store: ms.Store) -> None:
     """A task that begins its successor inside of a function, again and again, reached the limit of recursion."""
     contexts = list[Context]()
@@ -228,20 +294,34 @@ def test_an_interrupt_of_a_call_inside_names_the_run_around_it(
     assert store.outcome(vars(caught.value)["operation_id"]).state == "unknown"
 
 
-def _in_its_turn(store: ms.Store, inside: Callable[[], object]) -> int:
+def _table(store: ms.Store) -> str:
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    return store.tables.create("m.c.s.t", parents=True).path
+
+
+def _in_its_turn(store: ms.Store, inside: Callable[[], object], kind: str = "metalakes", path: str = "m") -> int:
     """Run a function that loses once, and calls ``inside`` when it has its turn; return how often it ran."""
     runs = list[int]()
 
     def fn(tx: Any) -> None:
         runs.append(1)
+        manager = getattr(tx, kind)
         if len(runs) == 1:
-            _lose(store, tx)
+            manager.load(path)
+            getattr(store, kind).alter(path, ms.SetComment("another caller"))
         else:
             inside()
-        tx.metalakes.alter("m", ms.SetComment("around"))
+        manager.alter(path, ms.SetComment("around"))
 
     store.run(fn)
     return len(runs)
+
+
+def _join(call: Callable[..., object], *given: object) -> None:
+    thread = threading.Thread(target=call, args=given)
+    thread.start()
+    thread.join()
 
 
 def _at_once(call: Callable[[Any], object], given: Iterable[Any]) -> None:
