@@ -29,6 +29,8 @@ _GRACE: Final = 20
 """How long a server that is asked to stop goes on with its requests (seconds)."""
 _END: Final = 30
 """How long after the signal the process ends, whatever its threads wait for (seconds)."""
+_FAREWELL: Final = 1.0
+"""How long a connection with TLS that the server closes waits for the client's end of it (seconds)."""
 _TICKS: Final = 5
 """How many ticks of uvicorn, of a tenth of a second, pass between two looks at the connections."""
 _LOG = logging.getLogger("metastore.serve")
@@ -68,6 +70,7 @@ class Server(uvicorn.Server):
         tls: dict[str, Any] = {}
         if self._tls is not None:
             tls = {"ssl": self._tls.context, "ssl_handshake_timeout": self._limits.header}
+            tls["ssl_shutdown_timeout"] = _FAREWELL
         backlog = self.config.backlog
         self.servers = [await loop.create_server(connection, sock=one, backlog=backlog, **tls) for one in sockets or ()]
         self.started = True
