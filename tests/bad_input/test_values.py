@@ -184,6 +184,7 @@ def test_principals_keep_every_other_character(ground: ms.Store) -> None:
     assert ground.schemas.load("m.c.x").created_by == odd
 
 
+NOWHERE = "sqlite:////no/such/folder/x.db"
 LOOP: Any = []
 LOOP.append(LOOP)
 
@@ -202,9 +203,9 @@ OTHERS: dict[str, Callable[[ms.Store], Any]] = {
     "must_exist": lambda s: ms.open("memory://", must_exist="no"),  # type: ignore[arg-type]
     "force of a migration": lambda s: ms.migrate("sqlite:///never-made.db", force="no"),  # type: ignore[arg-type]
     "container": lambda _: ms.Kind("odd_one", container="false"),  # type: ignore[arg-type]
-    "dry_run of a crawl": lambda _: crawl(["/"], "m.c", dry_run="no"),  # type: ignore[arg-type]
-    "profile of a crawl": lambda _: crawl(["/"], "m.c", profile=1),  # type: ignore[arg-type]
-    "links of a crawl": lambda _: crawl(["/"], "m.c", follow_links="no"),  # type: ignore[arg-type]
+    "dry_run of a crawl": lambda _: crawl(["/"], "m.c", NOWHERE, dry_run="no"),  # type: ignore[arg-type]
+    "profile of a crawl": lambda _: crawl(["/"], "m.c", NOWHERE, profile=1),  # type: ignore[arg-type]
+    "links of a crawl": lambda _: crawl(["/"], "m.c", NOWHERE, follow_links="no"),  # type: ignore[arg-type]
     "a folder to export to": lambda s: s.export_to("/"),
     "no folder to export to": lambda s: s.export_to("/no/such/folder/x.jsonl"),
     "a name that is too long to export to": lambda s: s.export_to("x" * 300),

@@ -101,6 +101,7 @@ def test_grants(say: Say) -> None:
     ],
 )
 def test_an_option_without_effect_is_refused(say: Say, words: str) -> None:
+    say("grant", "lake.reader", "select_table", "lake.c")
     before = say("changes")
     say(*words.split(), code=1)
     assert say("changes") == before
