@@ -10,7 +10,7 @@ after how many seconds the same call may succeed; None: only after a change.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from metastore.plain import plain
@@ -153,6 +153,10 @@ class StoreClosed(InvalidArgument):
         super().__init__(message or "the store is closed; open it again")
 
 
+CREATE_IT: Final = "create it, or correct the path"
+"""What to do about a path that does not exist."""
+
+
 class EntityNotFound(MetastoreError):
     """No such live entity (or column, or partition) exists. Next step: create it, or correct the path."""
 
@@ -163,7 +167,7 @@ class EntityNotFound(MetastoreError):
     """The topmost ancestor that does not exist; None: only the path's last name is missing."""
 
     def __init__(self, path: str, message: str | None = None, *, missing: str | None = None) -> None:
-        super().__init__(message or f"{path} does not exist")
+        super().__init__(message or f"{path} does not exist; {CREATE_IT}")
         self.path = path
         if missing is not None:
             self.missing = missing

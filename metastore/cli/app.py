@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from metastore.cli.commands import Commands
 from metastore.cli.settings import Settings, os_user
-from metastore.errors import LeaseHeld, LeaseLost, MetastoreError
+from metastore.errors import CREATE_IT, LeaseHeld, LeaseLost, MetastoreError
 from metastore.kinds.installed import load_installed_kinds
 from metastore.port.format import SCHEMA_FORMAT
 from metastore.version import __version__
@@ -27,6 +27,7 @@ _CODES: dict[type[MetastoreError], int] = {LeaseHeld: 75, LeaseLost: 124}
 """The errors with exit codes of their own, for scripts: EX_TEMPFAIL of sysexits.h, and the code of timeout(1)."""
 
 _IN_THE_SHELL = (
+    (CREATE_IT, "see: metastore ls"),
     ("drop it with cascade=True", "give --cascade"),
     ("see store.drops.pending()", "see: metastore drops"),
     ("see store.drops.resume()", "see: metastore drops resume"),

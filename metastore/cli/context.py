@@ -11,12 +11,13 @@ import typer
 
 from metastore.cli.output import tell, time
 from metastore.cli.unregistered import unregistered_at
-from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
+from metastore.errors import CREATE_IT, EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.all import Managers
 from metastore.managers.declared import DeclaredManager
+from metastore.managers.pages.dropped import dropped_at
 from metastore.names import format_path, parse_path
 from metastore.port.unreadable import Unreadable
 
@@ -94,7 +95,7 @@ def find(store: Managers, path: str, wanted: str | None) -> Entity:
             continue
         return find(store, path, wanted)  # another process has just created it
     hint = _dropped(store, kinds, names) or _suggestion(store, kinds, names)
-    raise EntityNotFound(missing.path, f"{missing}; {hint or 'see: metastore ls'}") from None
+    raise EntityNotFound(missing.path, str(missing).replace(CREATE_IT, hint or CREATE_IT)) from None
 
 
 def _of_kind(store: Managers, names: tuple[str, ...], wanted: str) -> Entity:
@@ -111,10 +112,9 @@ def _dropped(store: Managers, kinds: list[str], names: tuple[str, ...]) -> str:
     dropped: list[Entity] = []
     for kind in kinds:
         try:
-            page = manager_of(store, kind).dropped_page(names[:-1] or None, prefix=names[-1], size=_SIBLINGS)
+            dropped += dropped_at(manager_of(store, kind), names)
         except MetastoreError:  # the parent is missing, too, and the error already says so
             return ""
-        dropped += [one for one in page.items if one.name == names[-1]]
     if not dropped:
         return ""
     last = max(dropped, key=lambda one: one.modified_at)

@@ -74,17 +74,26 @@ def _attached(
     json: bool,
 ) -> None:
     if targets:
+        if attach or detach or column is not None or kind is not None:
+            raise InvalidArgument("--targets lists objects; leave out --attach, --detach, --column and --kind")
         _list(manager.targets(path), json, _target)
         return
     target = find(store, path, kind)
-    for text in attach or ():
-        other, _, value = text.partition("=")
-        manager.attach(target, other, value=value or None, column=column)
-    for text in detach or ():
-        other, _, value = text.partition("=")
-        given: dict[str, Any] = {"value": value} if value else {}
+    attaching, detaching = ([_valued(text) for text in texts or ()] for texts in (attach, detach))
+    for other, value in attaching:
+        manager.attach(target, other, value=value, column=column)
+    for other, value in detaching:
+        given: dict[str, Any] = {} if value is None else {"value": value}
         manager.detach(target, other, column=column, **given)
     _list(manager.on(target, column=column), json, _own)
+
+
+def _valued(text: str) -> tuple[str, str | None]:
+    """Return a tag and its value, if it has one. An empty value, of a variable that is not set, say, is none."""
+    other, equals, value = text.partition("=")
+    if equals and not value:
+        raise InvalidArgument(f"{text} has no value; write PATH=VALUE, or PATH alone")
+    return other, value or None
 
 
 def _list(attached: Iterable[Attached], json: bool, line: Any) -> None:
@@ -132,7 +141,9 @@ def grant(
     """
     effect: Any = "deny" if deny else "allow"
     with ctx.obj.open() as store:
-        if to is not None and privilege is None:
+        if to is not None:
+            if privilege is not None or deny or kind is not None:
+                raise InvalidArgument("--to gives the role itself; leave out PRIVILEGE, ON, --deny and --kind")
             store.roles.assign(role, to)
             _say({"role": role, "member": to}, f"{to} has the role {role}", json)
             return
@@ -157,7 +168,9 @@ def revoke(
     The exit code is 1 if there was nothing to take back.
     """
     with ctx.obj.open() as store:
-        if frm is not None and privilege is None:
+        if frm is not None:
+            if privilege is not None or kind is not None:
+                raise InvalidArgument("--from takes the role itself back; leave out PRIVILEGE, ON and --kind")
             done, missing = store.roles.unassign(role, frm), f"{frm} does not have the role {role}"
             taken = f"the role {role} was taken back from {frm}"
             shown = {"role": role, "member": frm}

@@ -68,6 +68,10 @@ def pin(
 
     Without --at, it is the newest position.
     """
+    if (name is None or remove) and at is not None:
+        raise InvalidArgument("--at needs the NAME of a new pin; to list the pins, or to remove one, leave it out")
+    if name is None and remove:
+        raise InvalidArgument("--remove needs the NAME of a pin; to list the pins: metastore pin")
     with ctx.obj.open() as store:
         if name is not None and remove:
             if not store.unpin(name):

@@ -15,6 +15,7 @@ from metastore.cli.output import console, safe, write, write_json
 from metastore.cli.settings import Settings
 from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
+from metastore.managers.pages.dropped import dropped_at
 from metastore.names import format_path, parse_path
 from metastore.store import Store
 from metastore.transfer.backup import is_backup, put_back
@@ -106,7 +107,7 @@ def restore(
             write(console(), f"{shown} {would.format(safe(path))}")
         return
     with ctx.obj.open() as store:
-        dropped = dropped_at(store, path, entity_id, kind)
+        dropped = _dropped(store, path, entity_id, kind)
         with trial(store, dry_run) as managers:
             restored = manager_of(managers, dropped.kind).restore(path, id=entity_id, to=to)
     say("restored", restored, dry_run, json)
@@ -119,7 +120,7 @@ def _is_dropped(settings: Settings, path: str) -> bool:
     try:
         require_file(parse_url(settings.url))
         with settings.open() as store:
-            dropped_at(store, path, None, None)
+            _dropped(store, path, None, None)
     except MetastoreError:
         return False
     return True
@@ -138,7 +139,7 @@ def purge(
     It cannot be restored. Without this command, gc deletes it later.
     """
     with ctx.obj.open() as store:
-        dropped = dropped_at(store, path, entity_id, kind)
+        dropped = _dropped(store, path, entity_id, kind)
         what = f"{dropped.kind} {dropped.path} (id {dropped.id})"
         if not yes and not (sys.stdin.isatty() and typer.confirm(safe(f"Delete {what} for good?"), err=True)):
             raise InvalidArgument(f"{what} was not deleted; give --yes to delete it for good without being asked")
@@ -149,15 +150,15 @@ def purge(
         write(console(), f"{dropped.kind} {dropped.path}: {'purged' if purged else 'it was gone already'}")
 
 
-def dropped_at(store: Store, path: str, entity_id: int | None, kind: str | None) -> Entity:
+def _dropped(store: Store, path: str, entity_id: int | None, kind: str | None) -> Entity:
     """Return the newest dropped entity at a path. Raises EntityNotFound, InvalidArgument."""
     names = parse_path(path)
     kinds = kinds_at(len(names)) if kind is None else [kind]
     by_kind: dict[str, Entity] = {}
     for one in kinds:
-        for entity in manager_of(store, one).dropped(names[:-1] or None):
-            if entity.name == names[-1] and entity_id in (None, entity.id):
-                by_kind[one] = entity  # the oldest comes first, so the newest replaces it
+        for entity in dropped_at(manager_of(store, one), names):
+            if entity_id in (None, entity.id):
+                by_kind[one] = entity  # the one that was dropped last replaces the others
     if len(by_kind) > 1:
         raise InvalidArgument(
             f"{format_path(names)} was a {' and a '.join(by_kind)}; choose one: --kind {next(iter(by_kind))}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -16,6 +17,7 @@ from metastore.cli.settings import Settings
 from metastore.cli.times import parse_duration
 from metastore.cli.vendors import vendor_of
 from metastore.errors import InvalidArgument
+from metastore.store import open_store
 
 if TYPE_CHECKING:
     from metastore.serve.oidc import Issuer
@@ -226,29 +228,30 @@ def serve(
         oidc_issuer, oidc_audience, oidc_user_claim, oidc_groups_claim, client, authorization=authorization
     )
     principals = serving.Principals({}, proxy_header, issuer)
+    build = partial(
+        serving.application,
+        warehouses=places,
+        take_over_jobs=take_over_jobs,
+        reveals=reveal or (),
+        credentials={**own, **vendors},
+        authorization=authorization,
+        allowed_locations=allow_location or (),
+        iceberg=iceberg,
+        gravitino=gravitino,
+        body_timeout=body_timeout,
+        gc_retention=retention if gc else None,
+    )
     if check:
+        limits.check()
+        with open_store("memory://") as nothing:  # raises the error with which the server would not start
+            build(nothing, principals=replace(principals, tokens={b"": ""}), console=False)
         files = (token_file, oidc_client_secret_file)
         _check(settings, host, files, proxy_header is not None, issuer is not None, pair, authorization, json)
     tls = None if pair is None else serving.Tls(*pair)
     with settings.open(admin or (), makes=True) as store:
         principals = replace(principals, tokens=serving.TokenFile(token_file) if token_file else {})
-        app = serving.application(
-            store,
-            warehouses=places,
-            principals=principals,
-            job_workers=job_workers if jobs else 0,
-            take_over_jobs=take_over_jobs,
-            reveals=reveal or (),
-            credentials={**own, **vendors},
-            authorization=authorization,
-            allowed_locations=allow_location or (),
-            iceberg=iceberg,
-            gravitino=gravitino,
-            body_timeout=body_timeout,
-            console=pages,
-            gc_retention=retention if gc else None,
-            reports=reports,
-        )
+        workers = job_workers if jobs else 0
+        app = build(store, principals=principals, job_workers=workers, console=pages, reports=reports)
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino), ("/console/", pages)) if wanted]
         scheme = "http" if tls is None else "https"
 

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 import metastore
+from metastore.arguments import boolean
 from metastore.clock import SYSTEM, Clock
 from metastore.crawl.dataset.candidates import Candidate, candidates
 from metastore.crawl.files.discover import root_of, walk
@@ -83,6 +84,8 @@ def crawl(
     Raises InvalidArgument if a path does not exist, or if Java or pyspark is missing; NotInUse for a disabled catalog;
     Interrupted for Ctrl-C: crawl again to write the rest.
     """
+    for value, what in ((follow_links, "follow_links"), (dry_run, "dry_run"), (profile, "profile")):
+        boolean(value, what)
     policies, limits = Policies(on_type_change, on_missing, max_missing), Limits(max_unpacked, max_ratio)
     target, reachable = _target(into), reachable_url(url)
     roots, moved = ([some] if isinstance(some, str | os.PathLike) else list(some) for some in (paths, moved_from))

@@ -143,6 +143,7 @@ class Kind(built_in.Kind):
     ) -> None:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (*_UPPER, "root"):
             raise InvalidArgument(f"a kind is named by a word of a-z, 0-9 and _, such as dashboard; not {shown(name)}")
+        boolean(container, "container")
         if not isinstance(fields, Mapping):
             raise InvalidArgument(f"fields map names to Field(…) or a type, not {shown(fields)}")
         own = {key: _field(key, value) for key, value in fields.items()}

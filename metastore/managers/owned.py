@@ -122,7 +122,8 @@ class OwnedManager(Generic[O]):
                 break
         if record is None:
             path = format_path((*[n.name for n in nodes], name))
-            raise EntityNotFound(path, f"{path}: there is no such {self._kind.name.replace('_', ' ')}")
+            what = self._kind.name.replace("_", " ")
+            raise EntityNotFound(path, f"{path}: there is no such {what}; see the manager's names()")
         check_partition(record, format_path((*[n.name for n in nodes], name)))
         return cast(O, self._kind.row(record))
 

@@ -104,7 +104,7 @@ class Statistics(OwnedManager[Statistic]):
             name = clean_name(partition)
             by_partition = self.of_partitions(target, [name])
             if name not in by_partition:
-                raise EntityNotFound(name, f"there is no partition {name}")
+                raise EntityNotFound(name, f"there is no partition {name}; see partitions.names()")
             return by_partition[name]
         rows = self._of_kind(target, kind).list(target)
         return {row.name: _shown(row.name, row.values) for row in rows}
@@ -156,7 +156,7 @@ class Statistics(OwnedManager[Statistic]):
             (there,), (row,) = self._read(view, nodes, [partition])
             if there is None:
                 check_standing(view, nodes)
-                raise EntityNotFound(path, f"{path}: there is no such partition")
+                raise EntityNotFound(path, f"{path}: there is no such partition; see partitions.names()")
             before = _values(there, row)
             after = change(before)
             if after == before and (row is not None or not after):

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Final, TypeVar
 
-from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError, VersionConflict
+from metastore.errors import CREATE_IT, EntityNotFound, InvalidArgument, MetastoreError, VersionConflict
 from metastore.governance.access import guesses
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
@@ -109,7 +109,8 @@ def missing(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNotFound:
     path = format_path(names)
     if len(nodes) < len(names) - 1:
         ancestor = format_path(names[: len(nodes) + 1])
-        return EntityNotFound(path, f"{path} does not exist: there is no {ancestor}", missing=ancestor)
+        message = f"{path} does not exist: there is no {ancestor}; {CREATE_IT}"
+        return EntityNotFound(path, message, missing=ancestor)
     return EntityNotFound(path)
 
 

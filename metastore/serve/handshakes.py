@@ -18,6 +18,8 @@ from metastore.serve.limits import Limits, make_room
 
 __all__ = ["Handshakes"]
 
+_FAREWELL: Final = 1.0
+"""How long a connection that the server closes waits for the client's end of it (seconds)."""
 _PAUSE: Final = 1.0
 """How long nothing is accepted when the process has no file left (seconds)."""
 
@@ -74,7 +76,11 @@ class Handshakes:
         try:
             with suppress(OSError):
                 await self._loop.connect_accepted_socket(
-                    connection, accepted, ssl=self._context, ssl_handshake_timeout=seconds
+                    connection,
+                    accepted,
+                    ssl=self._context,
+                    ssl_handshake_timeout=seconds,
+                    ssl_shutdown_timeout=_FAREWELL,
                 )
         finally:
             self._connections.discard(begun)

@@ -36,17 +36,20 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
         yield _binary(to, "write"), False
         return
     path = Path(os.path.realpath(name))  # replace the file that a link leads to, not the link
-    existing = path.stat() if path.exists() else None
-    if existing is not None and not stat.S_ISREG(existing.st_mode):  # a pipe, or /dev/null, is written directly
-        with path.open("wb") as stream:
+    beside = path.parent / (path.name + PARTIAL)
+    with _opening(name, "written"):
+        existing = path.stat() if path.exists() else None
+        is_file = existing is None or stat.S_ISREG(existing.st_mode)
+        if existing is not None and is_file:
+            with path.open("rb") as old:
+                require_export(old)
+        opened = os.fdopen(_private(beside), "r+b") if is_file else path.open("wb")
+    if not is_file:  # a pipe, or /dev/null, is written directly
+        with opened as stream:
             yield stream, False
         return
-    if existing is not None:
-        with path.open("rb") as stream:
-            require_export(stream)
-    beside = path.with_name(path.name + PARTIAL)
     try:
-        with os.fdopen(_private(beside), "r+b") as stream:
+        with opened as stream:
             yield stream, True
             stream.flush()
             os.fchmod(stream.fileno(), _PRIVATE if existing is None else stat.S_IMODE(existing.st_mode))
@@ -81,18 +84,22 @@ def reading(source: FileOrName) -> Iterator[BinaryIO]:
     if name is None:
         yield _binary(source, "read")
         return
-    with _opened(name) as stream:
+    with _opening(name, "read"):
+        opened = Path(name).open("rb")  # noqa: SIM115  (it is closed below)
+    with opened as stream:
         yield stream
 
 
-def _opened(name: str) -> BinaryIO:
+@contextmanager
+def _opening(name: str, what: str) -> Iterator[None]:
+    """Turn an error of the operating system into InvalidArgument; ``what`` the file cannot be."""
     try:
-        return Path(name).open("rb")
+        yield
     except OSError as error:
         # a name of bytes that are not UTF-8 has lone surrogates, which no message may contain
         is_text = not any("\ud800" <= char <= "\udfff" for char in name)
         file = shown(name) if is_text else repr(os.fsencode(name))[1:80]
-        message = f"the file {file} cannot be read: {error.strerror}; check its name, and who may read it"
+        message = f"the file {file} cannot be {what}: {error.strerror}; check its name, and who may use it"
         raise InvalidArgument(message) from None
 
 

@@ -11,6 +11,7 @@ from uuid import UUID, uuid1, uuid4
 import pytest
 
 import metastore as ms
+from metastore.crawl import crawl
 from metastore.kinds.change import EntityChange, UnknownChange
 from metastore.kinds.kind import MAX_DOC
 from tests.bad_input.conftest import TABLE
@@ -183,6 +184,7 @@ def test_principals_keep_every_other_character(ground: ms.Store) -> None:
     assert ground.schemas.load("m.c.x").created_by == odd
 
 
+NOWHERE = "sqlite:////no/such/folder/x.db"
 LOOP: Any = []
 LOOP.append(LOOP)
 
@@ -200,6 +202,13 @@ OTHERS: dict[str, Callable[[ms.Store], Any]] = {
     "reencrypt": lambda s: s.secrets.rotate(reencrypt="no"),  # type: ignore[arg-type]
     "must_exist": lambda s: ms.open("memory://", must_exist="no"),  # type: ignore[arg-type]
     "force of a migration": lambda s: ms.migrate("sqlite:///never-made.db", force="no"),  # type: ignore[arg-type]
+    "container": lambda _: ms.Kind("odd_one", container="false"),  # type: ignore[arg-type]
+    "dry_run of a crawl": lambda _: crawl(["/"], "m.c", NOWHERE, dry_run="no"),  # type: ignore[arg-type]
+    "profile of a crawl": lambda _: crawl(["/"], "m.c", NOWHERE, profile=1),  # type: ignore[arg-type]
+    "links of a crawl": lambda _: crawl(["/"], "m.c", NOWHERE, follow_links="no"),  # type: ignore[arg-type]
+    "a folder to export to": lambda s: s.export_to("/"),
+    "no folder to export to": lambda s: s.export_to("/no/such/folder/x.jsonl"),
+    "a name that is too long to export to": lambda s: s.export_to("x" * 300),
     "a revision": lambda s: ms.migrate("sqlite:///never-made.db", to=[]),  # type: ignore[arg-type]
     "a revision of 5,000 digits": lambda s: ms.migrate("sqlite:///never-made.db", to=10**5000),  # type: ignore[arg-type]
     "an expected value": lambda s: s.tables.alter(TABLE, ms.SetProperty("k", "v", expected=5)),  # type: ignore[arg-type]

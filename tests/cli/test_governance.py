@@ -86,6 +86,27 @@ def test_grants(say: Say) -> None:
     assert "name a privilege" in say("grant", "lake.reader", "select_table", code=1)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "grant lake.reader select_table lake.c --to lake.analysts",
+        "grant lake.reader --to lake.analysts --deny",
+        "revoke lake.reader select_table lake.c --from lake.analysts",
+        "tags lake.pii --targets --attach lake.pii=email",
+        "tags lake.c.s.t --attach lake.pii=email --detach lake.pii=",
+        "diff lake.c.s.t 1 --from 2026-11-22",
+        "diff lake.c.s.t 1 --to 2026-11-22",
+        "pin --at 2026-11-22",
+        "pin --remove",
+    ],
+)
+def test_an_option_without_effect_is_refused(say: Say, words: str) -> None:
+    say("grant", "lake.reader", "select_table", "lake.c")
+    before = say("changes")
+    say(*words.split(), code=1)
+    assert say("changes") == before
+
+
 def test_all_of_it_as_json(say: Say) -> None:
     made = json.loads(say("grant", "lake.reader", "select_table", "lake.c", "--json"))
     assert {name: made[name] for name in ("role", "privilege", "effect", "kind", "path")} == {

@@ -97,6 +97,17 @@ def test_options_with_which_serve_does_not_start_are_named(
         tokens.write_text(text)
         assert found in unsafe(url, capsys, "--token-file", str(tokens))["file"]
     assert "cannot be used" in unsafe(url, capsys, "--tls-cert", str(cert), "--tls-key", str(other))["file"]
+    for words in (
+        "--gc-retention 1h",
+        "--warehouse lake=file:///tmp/x",
+        "--credential lake.ice:s3.region=eu",
+        "--max-connections 999999999",
+    ):
+        said = []
+        for check in (["--check"], []):
+            assert run(["--url", url, "serve", "--port", "0", *check, *words.split()]) == 1
+            said.append(capsys.readouterr().err)
+        assert said[0] == said[1]
     for option in ("--warehouse", "--credential"):
         assert run(["--url", url, "serve", "--check", option, "nonsense"]) == 1
         assert "is written metalake.catalog" in capsys.readouterr().err

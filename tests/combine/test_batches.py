@@ -45,7 +45,7 @@ def test_reads_of_one_batch(store: Store) -> None:
     assert found[4:6] == [True, False]
     assert isinstance(found[6], ms.EntityNotFound)
     assert isinstance(found[7], ms.EntityNotFound)
-    assert str(found[6]) == f"{SCHEMA}.none does not exist"
+    assert str(found[6]) == f"{SCHEMA}.none does not exist; create it, or correct the path"
 
 
 def test_reads_below_a_schema_that_was_renamed(store: Store, url: str) -> None:
@@ -57,7 +57,7 @@ def test_reads_below_a_schema_that_was_renamed(store: Store, url: str) -> None:
     found = together(reads, calls)
     assert found[:2] == [False, True]
     assert isinstance(found[2], ms.EntityNotFound)
-    assert str(found[2]) == f"{path(1)} does not exist: there is no {SCHEMA}"
+    assert str(found[2]).startswith(f"{path(1)} does not exist: there is no {SCHEMA}; create it")
 
 
 def test_alters_of_one_batch_are_operations_of_their_own(store: Store) -> None:

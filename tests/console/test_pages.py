@@ -178,6 +178,15 @@ def test_everything_that_changed_is_folded_as_a_tree(console: Console) -> None:
         assert "This cannot be shown" in console.get("changes", path="lake.sales", from_=wrong, status=400).text
 
 
+def test_what_takes_too_long_is_cut(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Differences are looked for before the first one is found: this took up to ten seconds, and then it was a 503."""
+    monkeypatch.setattr("metastore.serve.console.times._SECONDS", 0.0)
+    text = console.get("changes", path="lake.sales", kind="catalog", from_="1 hour ago").text
+    assert "More than 0 differences; take a shorter time" in text
+    first = next(iter(console.store.tables.history("lake.sales.shop.orders"))).time.isoformat()
+    assert "The plan takes longer than a page may read" in console.get("revert", **ORDERS, to=first).text
+
+
 def test_a_revert_is_a_plan_with_its_command(console: Console) -> None:
     first = next(iter(console.store.tables.history("lake.sales.shop.orders"))).time.isoformat()
     text = console.get("revert", **ORDERS, to=first).text

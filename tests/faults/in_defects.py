@@ -106,7 +106,7 @@ _SECURITY = (
     Fault(
         "an export is written over the file that is there",
         "metastore/transfer/files.py",
-        "beside = path.with_name(path.name + PARTIAL)",
+        "beside = path.parent / (path.name + PARTIAL)",
         "beside = path",
         "tests/transfer",
     ),

@@ -503,6 +503,15 @@ def test_tls_with_files_that_are_replaced(tmp_path: Path, capsys: pytest.Capture
     assert "both --tls-cert and --tls-key" in capsys.readouterr().err
 
 
+def test_an_idle_client_with_tls_does_not_hold_up_the_end_of_a_server(tmp_path: Path) -> None:
+    """It reads nothing until its next request, so it does not see that the server says goodbye."""
+    used = certificate(tmp_path, "used")
+    with httpx.Client(verify=ssl.create_default_context(cafile=str(used[0]))) as idle:
+        with running(large, tls=Tls(*used)) as (server, port):
+            assert idle.get(f"https://localhost:{port}/").is_success
+        assert not server.server_state.connections
+
+
 STUCK = """
 import asyncio, sys, threading, time
 from metastore.serve import server, serve_application

@@ -73,7 +73,7 @@ def _announce_partition(view: View, record: Record, begin: Begin, name: str) -> 
     path = format_path((*[n.name for n in record.chain], name))
     if row is None:
         check_standing(view, record.chain)
-        raise EntityNotFound(path, f"{path}: there is no such partition")
+        raise EntityNotFound(path, f"{path}: there is no such partition; see partitions.names()")
     check_partition(row, path)
     doc = dump({**json.loads(row.doc), MARKER: str(begin.operation)}, (name,))
     event = Event(PARTITION.name, "alter", path, path)

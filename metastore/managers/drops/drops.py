@@ -17,7 +17,7 @@ from metastore.kinds.drop import DESTROYED, STARTED, target_id
 from metastore.kinds.handlers import Handler, checked, drop_handler
 from metastore.managers.drops.pending import PendingDrop
 from metastore.managers.drops.row import pending_drops
-from metastore.operation.request import Fencing
+from metastore.operation.request import Call, Fencing
 from metastore.operation.session import Session
 
 _log = logging.getLogger("metastore")
@@ -49,6 +49,7 @@ class Drops:
         """
         if handler is not None:
             checked(handler)
+        Call(lease=lease).tokens()
         ready, errors, finished = list[PendingDrop](), list[Exception](), 0
         try:
             for one in list(self.pending()):

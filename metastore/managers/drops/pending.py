@@ -141,7 +141,7 @@ class PendingDrop:
         """
         (known,) = self._session.backend.by_id([self.entity_id])
         if known is None:
-            raise EntityNotFound(self.path, f"{self.path} was purged")
+            raise EntityNotFound(self.path, f"{self.path} was purged: its drop has ended; there is nothing left to do")
         return kind_named(self.kind).entity(known.record, self._session.backend.origin)
 
     def to_dict(self) -> dict[str, Any]:

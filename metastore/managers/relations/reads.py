@@ -183,7 +183,7 @@ def _pages(
         names = tuple([n.name for n in record.chain])
         path = format_path(names)
         if page is None or not page.end.live:
-            raise EntityNotFound(path, f"{path} (id {record.chain[-1].id}) was dropped")
+            raise EntityNotFound(path, f"{path} (id {record.chain[-1].id}) was dropped; restore it, or leave it out")
         if not isinstance(end.target, Entity) and tuple([n.name for n in page.end.chain]) != names:
             raise EntityNotFound(path, f"{path} was renamed while it was listed; list again")
         for row, far, doc in page.rows:

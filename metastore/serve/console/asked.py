@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +12,8 @@ from urllib.parse import quote, urlencode
 
 from metastore.cached import cached_property
 from metastore.clock import SYSTEM
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.deadlines import until
+from metastore.errors import DeadlineExceeded, EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS
@@ -166,11 +167,12 @@ def bounded(items: Iterable[T], most: int, seconds: float) -> tuple[list[T], boo
     """Return at most ``most`` items, read for at most ``seconds``, and whether there may be more."""
     ends = SYSTEM.monotonic() + seconds
     found: list[T] = []
-    rest: Iterator[T] = iter(items)
-    for one in rest:
-        if len(found) == most:
-            return found, True
-        found.append(one)
-        if SYSTEM.monotonic() > ends:
-            return found, True
+    try:
+        with until(ends):  # also while it looks for one item
+            for one in items:
+                if len(found) == most or SYSTEM.monotonic() > ends:
+                    return found, True
+                found.append(one)
+    except DeadlineExceeded:
+        return found, True
     return found, False

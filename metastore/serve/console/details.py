@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -65,6 +65,9 @@ class Table:
     heads: Sequence[str]
     rows: Rows
     more: str | None = None
+    """The address of the next page."""
+    is_cut: bool = False
+    """Whether there may be more rows, which no page shows."""
 
 
 @dataclass
@@ -167,6 +170,14 @@ def _attached(reader: Managers, entity: Entity) -> dict[str, Any]:
     }
 
 
+def _some(read: Callable[[], Iterable[Any]]) -> tuple[Sequence[Any], bool]:
+    """Return the first attached objects, as :func:`_or_none` does, and whether there may be more."""
+    try:
+        return bounded(read(), _ROWS, 1.0)
+    except MetastoreError:
+        return (), False
+
+
 # --- the parts of each kind
 
 
@@ -201,16 +212,19 @@ def _text(heading: str, text: str) -> Text:
     return Text(heading, text[:_LONGEST], len(text) > _LONGEST)
 
 
-def _table(heading: str, heads: Sequence[str], rows: Rows, more: str | None = None) -> list[Table]:
-    return [Table(heading, heads, rows, more)] if rows else []
+def _table(
+    heading: str, heads: Sequence[str], rows: Rows, more: str | None = None, *, is_cut: bool = False
+) -> list[Table]:
+    return [Table(heading, heads, rows, more, is_cut)] if rows else []
 
 
 def _of_table(asked: Asked, reader: Managers, entity: Entity, parts: _Parts) -> None:
     rows = []
-    for one in _or_none(lambda: bounded(reader.statistics.list(entity, page_size=_ROWS), _ROWS, 1.0)[0]):
+    found, is_cut = _some(lambda: reader.statistics.list(entity, page_size=_ROWS))
+    for one in found:
         figures = {key: value for key, value in one.values.items() if key != "columns"}
         rows += [(one.name, key, short(_fact(key, value), 300)) for key, value in figures.items()]
-    parts.tables += _table("Statistics", ("Name", "Figure", "Value"), rows[:_ROWS])
+    parts.tables += _table("Statistics", ("Name", "Figure", "Value"), rows[:_ROWS], is_cut=is_cut or len(rows) > _ROWS)
     if asked.at is None:
         page = reader.partitions.page(entity, size=_ROWS, token=asked.text("partitions"))
         shown = [(one.name, ", ".join(f"{k} = {v}" for k, v in one.values.items())) for one in page.items]
@@ -247,28 +261,34 @@ def _of_model(asked: Asked, reader: Managers, entity: Entity, parts: _Parts) -> 
 
 def _targets(reader: Managers, entity: Entity, parts: _Parts) -> None:
     manager = reader.tags if entity.kind == "tag" else reader.policies
-    found = _or_none(lambda: bounded(manager.targets(entity), _ROWS, 1.0)[0])
+    found, is_cut = _some(lambda: manager.targets(entity))
     rows = [
         (one.target_kind, _to(one.target_kind, one.target_path), one.column or "", one.value or "") for one in found
     ]
-    parts.tables += _table("Where it is attached", ("Kind", "Path", "Column", "Value"), rows)
+    parts.tables += _table("Where it is attached", ("Kind", "Path", "Column", "Value"), rows, is_cut=is_cut)
 
 
 def _of_principal(reader: Managers, entity: Entity, parts: _Parts) -> None:
+    def add(heading: str, heads: Sequence[str], read: Callable[[], Iterable[Any]], row: Callable[[Any], Any]) -> None:
+        found, is_cut = _some(read)
+        parts.tables += _table(heading, heads, [row(one) for one in found], is_cut=is_cut)
+
+    def link(one: Any) -> Any:
+        return (_to(one.kind, one.path),)
+
+    def with_kind(one: Any) -> Any:
+        return one.kind, _to(one.kind, one.path)
+
+    def grant(one: Any) -> Any:
+        return one.effect, one.privilege, _to(one.kind, one.path), one.kind
+
     if entity.kind == "role":
-        grants = _or_none(lambda: bounded(reader.roles.grants(entity), _ROWS, 1.0)[0])
-        granted = [(one.effect, one.privilege, _to(one.kind, one.path), one.kind) for one in grants]
-        parts.tables += _table("What it grants", ("Effect", "Privilege", "On", "Kind"), granted)
-        members = _or_none(lambda: bounded(reader.roles.members(entity), _ROWS, 1.0)[0])
-        parts.tables += _table("Who has it", ("Kind", "Name"), [(one.kind, _to(one.kind, one.path)) for one in members])
+        add("What it grants", ("Effect", "Privilege", "On", "Kind"), lambda: reader.roles.grants(entity), grant)
+        add("Who has it", ("Kind", "Name"), lambda: reader.roles.members(entity), with_kind)
         return
-    roles = _or_none(lambda: reader.roles.of(entity))
-    parts.tables += _table("Roles", ("Role",), [(_to("role", one.path),) for one in roles])
+    add("Roles", ("Role",), lambda: reader.roles.of(entity), link)
     if entity.kind == "group":
-        members = _or_none(lambda: bounded(reader.groups.members(entity), _ROWS, 1.0)[0])
-        parts.tables += _table("Members", ("User",), [(_to("user", one.path),) for one in members])
+        add("Members", ("User",), lambda: reader.groups.members(entity), link)
     else:
-        groups = _or_none(lambda: reader.users.groups(entity))
-        parts.tables += _table("Groups", ("Group",), [(_to("group", one.path),) for one in groups])
-    owned = _or_none(lambda: bounded(reader.owners.owned_by(entity), _ROWS, 1.0)[0])
-    parts.tables += _table("Owns", ("Kind", "Path"), [(one.kind, _to(one.kind, one.path)) for one in owned])
+        add("Groups", ("Group",), lambda: reader.users.groups(entity), link)
+    add("Owns", ("Kind", "Path"), lambda: reader.owners.owned_by(entity), with_kind)

@@ -16,8 +16,10 @@ from metastore.errors import (
     PermissionDenied,
     StoreClosed,
 )
+from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.registry import KINDS
+from metastore.managers.pages.dropped import dropped_at
 from metastore.names import format_path, parse_path
 from metastore.serve.console.asked import Asked, Several, Shown, url
 from metastore.serve.console.contents import Row, lost
@@ -75,20 +77,20 @@ def _not_found(asked: Asked | None, error: EntityNotFound) -> Shown:
 
 
 def _dropped(asked: Asked | None) -> list[Row]:
-    """Return the entities that were dropped at the requested path, and can be restored."""
+    """Return the entities that were dropped at the requested path, and can be restored: the last ones, newest first."""
     if asked is None:
         return []
     try:
         names = parse_path(asked.query.get("path", ""))
         wanted = asked.text("kind")
-        found = list[Row]()
+        found = list[Entity]()
         for kind in KINDS.values():
             if families_of(kind, len(names)) and wanted in (None, kind.name):
-                page = asked.store.manager(kind.name).dropped_page(names[:-1] or None, size=_DROPPED, prefix=names[-1])
-                found += [lost(asked, one) for one in page.items if one.name == names[-1]]
+                found += dropped_at(asked.store.manager(kind.name), names)
+        found.sort(key=lambda one: one.modified_at, reverse=True)
+        return [lost(asked, one) for one in found[:_DROPPED]]
     except MetastoreError:
         return []
-    return found[-_DROPPED:]
 
 
 def _near(asked: Asked | None) -> list[tuple[str, str, str]]:

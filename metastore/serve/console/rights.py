@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from metastore.clock import SYSTEM
@@ -53,7 +54,9 @@ def rights(asked: Asked) -> Shown:
             raise InvalidArgument(f"a {entity.kind} knows no privilege {privilege[:60]!r}")
         decision = asked.store.allowed((user,), privilege, entity)
     asks = [word for word in _READ.get(entity.kind, ()) if word in words]
-    everybody, more = ([], False) if asked.is_restricted or not asks else _everybody(asked, entity, asks)
+    grants, more_grants = _grants(asked, entity)
+    roles = sorted({one.target_path for _, _, one in grants})
+    everybody, more = ([], False) if asked.is_restricted or not asks else _everybody(asked, entity, asks, roles)
     values = {
         **frame(asked, entity, "rights"),
         "words": words,
@@ -62,8 +65,9 @@ def rights(asked: Asked) -> Shown:
         "decision": decision,
         "asks": asks,
         "everybody": everybody,
-        "more": more,
-        "grants": _grants(asked, entity),
+        "more": more or more_grants,
+        "grants": grants,
+        "more_grants": more_grants,
         "is_restricted": asked.is_restricted,
         "link": lambda one: url("place", path=one.target_path, kind="role"),
     }
@@ -77,49 +81,41 @@ def _levels(entity: Entity) -> Iterator[tuple[tuple[str, ...], str]]:
         yield entity.names[:depth], entity.record.chain[depth - 1].kind
 
 
-def _grants(asked: Asked, entity: Entity) -> list[tuple[str, str, Attached]]:
-    """Return the grants on the entity and above it whose roles the user may see."""
-    found = []
+def _grants(asked: Asked, entity: Entity) -> tuple[list[tuple[str, str, Attached]], bool]:
+    """Return the grants on the entity and above it whose roles the user may see, and whether there are more."""
+    found, more = [], False
     for names, kind in _levels(entity):
         try:
             there = asked.store.manager(kind).load(names)
-            rows, _ = bounded(asked.store.relations("grant").targets(there), _USERS, _SECONDS)
+            rows, cut = bounded(asked.store.relations("grant").targets(there), _USERS, _SECONDS)
         except MetastoreError:
             continue
         for one in rows:
             effect, _, privilege = (one.value or "").partition(":")
             found.append((effect, privilege, one))
-    return found
-
-
-def _everybody(asked: Asked, entity: Entity, asks: Sequence[str]) -> tuple[list[May], bool]:
-    """Return each user who has one of the privileges, and whether there may be more."""
-    ends = SYSTEM.monotonic() + _SECONDS
-    store, found = asked.store, list[May]()
-    candidates, more = bounded(_candidates(asked, entity), _USERS, _SECONDS)
-    for name in candidates:
-        user = (entity.names[0], name)
-        decisions = [store.allowed(user, word, entity) for word in asks]
-        if any(decisions):
-            found.append(May(name, decisions))
-        if SYSTEM.monotonic() > ends:
-            return found, True
+        more = more or cut
     return found, more
 
 
-def _candidates(asked: Asked, entity: Entity) -> Iterator[str]:
-    """Yield the users who may have a right: owners, and those with a role that grants something here or above."""
-    store, seen = asked.store, set[str]()
-    holders: list[Any] = []
-    for names, kind in _levels(entity):
-        owner = store.owners.of(names, kind=kind)
-        holders += [] if owner is None else [owner]
-    roles = {one.target_path for _, _, one in _grants(asked, entity)}
-    for role in sorted(roles):
-        holders += bounded(store.roles.members(role), _USERS, _SECONDS)[0]
+def _everybody(asked: Asked, entity: Entity, asks: Sequence[str], roles: Iterable[str]) -> tuple[list[May], bool]:
+    """Return each user who has one of the privileges, and whether there may be more."""
+    ends = SYSTEM.monotonic() + _SECONDS
+    store, found, seen = asked.store, list[May](), set[str]()
+    for name in _candidates(asked, entity, roles):
+        if SYSTEM.monotonic() > ends or (len(found) == _USERS and name not in seen):
+            return found, True
+        if name not in seen:
+            seen.add(name)
+            decisions = [store.allowed((entity.names[0], name), word, entity) for word in asks]
+            found += [May(name, decisions)] if any(decisions) else []
+    return found, False
+
+
+def _candidates(asked: Asked, entity: Entity, roles: Iterable[str]) -> Iterator[str]:
+    """Yield the users who may have a right, some repeatedly: owners, and those with a role that grants something."""
+    store = asked.store
+    owners = (store.owners.of(names, kind=kind) for names, kind in _levels(entity))
+    holders: Iterator[Any] = chain(filter(None, owners), chain.from_iterable(map(store.roles.members, roles)))
     for holder in holders:
-        users = store.groups.members(holder) if holder.kind == "group" else [holder]
-        for one in users:
-            if one.name not in seen:
-                seen.add(one.name)
-                yield one.name
+        members = store.groups.members(holder) if holder.kind == "group" else [holder]
+        yield from (one.name for one in members)

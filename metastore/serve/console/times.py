@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from metastore.errors import InvalidArgument
+from metastore.clock import SYSTEM
+from metastore.deadlines import until
+from metastore.errors import DeadlineExceeded, InvalidArgument
 from metastore.kinds.entity import Entity, Version
 from metastore.kinds.secret import masked
 from metastore.names import parse_path
@@ -23,7 +25,7 @@ _VERSIONS: Final = 30
 _MOST: Final = 500
 """How many differences a page shows."""
 _SECONDS: Final = 3.0
-"""How long a page reads differences."""
+"""How long a page reads differences, or plans a revert."""
 _WORDS: Final = 6
 """How many changes of one entity are described."""
 _LINES: Final = 400
@@ -226,15 +228,20 @@ def revert(asked: Asked) -> Shown:
     to = asked.text("to")
     if asked.is_restricted:
         raise InvalidArgument("the past is shown to admins only")
-    plan: list[Difference] = []
+    plan, is_late = list[Difference](), False
     if to is not None:
-        plan = asked.store.revert(entity.path, to=moment(to), kind=entity.kind, dry_run=True)
+        try:
+            with until(SYSTEM.monotonic() + _SECONDS):
+                plan = asked.store.revert(entity.path, to=moment(to), kind=entity.kind, dry_run=True)
+        except DeadlineExceeded:
+            is_late = True
     values = {
         **_framed(asked, entity, "changes"),
         "to": to or "",
         "root": _folded(plan[:_MOST], entity),
         "count": len(plan),
         "more": len(plan) > _MOST,
+        "is_late": is_late,
         "words": _words,
         "does": command("revert", entity.path, "--to", to, "--kind", entity.kind) if to else None,
     }
