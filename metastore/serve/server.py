@@ -72,12 +72,6 @@ class Server(uvicorn.Server):
         else:
             given = (connection, self._tls.context, state.connections, self._limits)
             self.servers = [Handshakes(one, *given) for one in sockets or ()]  # type: ignore[misc]  # closed alike
-        tls: dict[str, Any] = {}
-        if self._tls is not None:
-            tls = {"ssl": self._tls.context, "ssl_handshake_timeout": self._limits.header}
-            tls["ssl_shutdown_timeout"] = _FAREWELL
-        backlog = self.config.backlog
-        self.servers = [await loop.create_server(connection, sock=one, backlog=backlog, **tls) for one in sockets or ()]
         self.started = True
 
     async def on_tick(self, counter: int) -> bool:
