@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
@@ -19,7 +19,11 @@ import pyarrow as pa
 
 from metastore.errors import InvalidArgument
 from metastore.feed.feed import position_of, steps_between
+from metastore.kinds.partition import PARTITION
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC, belongs
 from metastore.kinds.secret import masked
+from metastore.managers.drops.parts import marked_by
+from metastore.managers.relations.writes import column_paths
 from metastore.names import format_path
 from metastore.operation.session import Session
 from metastore.past.reads import PastReads, reads_from
@@ -113,6 +117,8 @@ class _Above:
         self._names: dict[int, tuple[str, ...] | None] = {ROOT_ID: ()}
         self._paths: dict[int, str | None] = {ROOT_ID: ""}
         """Paths with a dot at the end."""
+        self._columns: tuple[int, Collection[int]] = (ROOT_ID, ())
+        """The last table of a tag on a column, and the ids of its columns."""
 
     def look_up(self, ids: set[int]) -> None:
         new = sorted(ids - self._names.keys())
@@ -129,6 +135,25 @@ class _Above:
         """Return the path of a name below an entity; None if the entity is not live."""
         above = self._paths[entity_id]
         return None if above is None else above + (name if name.isidentifier() else format_path((name,)))
+
+    def hidden(self, rows: Sequence[PastRow]) -> set[int]:
+        """Return the ids of partitions that are being dropped in steps, and of statistics without their partition."""
+        told = [row for row in rows if row.kind == PARTITION_STATISTIC.name]
+        owners, names = [row.parent_id for row in told], [row.name for row in told]
+        partitions = self._reads.owned_by_name(owners, PARTITION.name, names) if told else []
+        lost = {
+            row.id
+            for row, one in zip(told, partitions, strict=True)
+            if one is None or marked_by(one) or not belongs(row.id, one.id)
+        }
+        return lost | {row.id for row in rows if row.kind == PARTITION.name and marked_by(row)}
+
+    def has_column(self, table_id: int, column_id: int) -> bool:
+        """Whether a table has a column; relations are read by id, so one document is kept."""
+        if self._columns[0] != table_id:
+            (known,) = self._reads.by_id([table_id])
+            self._columns = table_id, column_paths(known and known.record.doc).keys()
+        return column_id in self._columns[1]
 
 
 _Told = tuple[list[PastRow], dict[str, list[Any]]]
@@ -148,14 +173,20 @@ def _entities(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
 
 def _owned(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
     del under  # only entities are selected by path
-    live = [(row, names) for row in rows if (names := above.names(row.parent_id)) is not None]
+    hidden = above.hidden(rows)
+    live = [(r, names) for r in rows if (names := above.names(r.parent_id)) is not None and r.id not in hidden]
     return [row for row, _ in live], {"owner_path": [format_path(names) for _, names in live]}
 
 
 def _relations(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
     del under
     ends = [(row, above.names(row.parent_id), above.names(row.other_id or ROOT_ID)) for row in rows]
-    live = [(row, a, b, json.loads(row.doc)) for row, a, b in ends if a and b and a[0] == b[0]]
+    there = [(row, a, b, json.loads(row.doc)) for row, a, b in ends if a and b and a[0] == b[0]]
+    live = [
+        (row, a, b, doc)
+        for row, a, b, doc in there
+        if not doc["column_id"] or above.has_column(row.parent_id, doc["column_id"])
+    ]
     return [row for row, *_ in live], {
         "from_id": [row.parent_id for row, *_ in live],
         "from_path": [format_path(path) for _, path, *_ in live],
