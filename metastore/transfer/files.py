@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.names import exact_text
-from metastore.parts import open_part
+from metastore.port.parts import open_part
 from metastore.transfer.resume import require_export
 
 __all__ = ["PARTIAL", "FileOrName", "file_name", "reading", "writing"]

@@ -19,8 +19,8 @@ from metastore.backends.sqlite.connect import DRIVER
 from metastore.backends.sqlite.replaced import NOTHING, Replaced, keep, replaced
 from metastore.clock import SYSTEM
 from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument
-from metastore.parts import open_part
 from metastore.port.format import SCHEMA_FORMAT
+from metastore.port.parts import open_part
 
 _PATIENCE: Final = 5.0
 """How long to wait for a lock (seconds)."""
