@@ -173,6 +173,27 @@ def test_a_task_that_runs_again_leaves_what_people_did_meanwhile(
         write.Upsert("entities", lambda: ms.open(postgres_url), overwrite=True)
 
 
+def test_under_compares_names_as_the_catalog_does(sqlite_url: str) -> None:
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.folds", type="relational", fold_case=True)
+        store.catalogs.create("m.exact", type="relational")
+        for path in ("m.folds.S.T", "m.folds.S.T2", "m.exact.S.T"):
+            store.tables.create(path, parents=True)
+    found = {u: [row["path"] for row in rows_read(sqlite_url, "entities", under=u)] for u in _UNDER}
+    assert found == _UNDER
+
+
+_UNDER = {
+    "m.folds.s": ["m.folds.S", "m.folds.S.T", "m.folds.S.T2"],
+    "m.folds.s.t": ["m.folds.S.T"],
+    "m.exact.S": ["m.exact.S", "m.exact.S.T"],
+    "m.exact.s": [],
+    "m.FOLDS": [],
+}
+"""What is at or below a path; only the names below a catalog that folds may be written in another way."""
+
+
 def test_what_the_store_hides_is_hidden(sqlite_url: str) -> None:
     """Statistics of a dropped partition, a partition that is being dropped, and a tag on a column that was dropped."""
     with ms.open(sqlite_url) as store:
@@ -211,7 +232,7 @@ def test_a_task_whose_commits_got_no_answer_writes_when_it_runs_again(
                 yield other
 
         rows = [Row(kind="schema", path="m.c.s", comment="made", properties={})]
-        opened = iter([cut_off(), ms.open(sqlite_url)])
+        opened: Iterator[Any] = iter([cut_off(), ms.open(sqlite_url)])
         writer = write.Upsert("entities", lambda: next(opened), overwrite=False)
         with pytest.raises((ms.OutcomeUnknown, ms.DeadlineExceeded)):
             writer.write(iter(rows))

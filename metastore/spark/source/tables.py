@@ -24,12 +24,13 @@ from metastore.kinds.partition_statistic import PARTITION_STATISTIC, belongs
 from metastore.kinds.secret import masked
 from metastore.managers.drops.parts import marked_by
 from metastore.managers.relations.writes import column_paths
-from metastore.names import format_path
+from metastore.names import format_path, parse_path
+from metastore.operation.guards import key_under
 from metastore.operation.session import Session
 from metastore.past.reads import PastReads, reads_from
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.past import PastRow
-from metastore.port.records import Step
+from metastore.port.records import ROOT, Node, Step
 from metastore.spark.source.wanted import Wanted
 
 __all__ = ["BY_ID", "BY_POSITION", "DDL", "ddl", "ranges", "rows_by_id", "rows_by_position"]
@@ -114,22 +115,30 @@ class _Above:
 
     def __init__(self, reads: PastReads) -> None:
         self._reads = reads
-        self._names: dict[int, tuple[str, ...] | None] = {ROOT_ID: ()}
+        self._chains: dict[int, tuple[Node, ...] | None] = {ROOT_ID: (ROOT,)}
+        """The nodes from the root down to the parent."""
         self._paths: dict[int, str | None] = {ROOT_ID: ""}
         """Paths with a dot at the end."""
         self._columns: tuple[int, Collection[int]] = (ROOT_ID, ())
         """The last table of a tag on a column, and the ids of its columns."""
 
     def look_up(self, ids: set[int]) -> None:
-        new = sorted(ids - self._names.keys())
+        new = sorted(ids - self._chains.keys())
         for one, known in zip(new, self._reads.by_id(new) if new else (), strict=True):
-            live = known is not None and known.live
-            names = tuple(n.name for n in known.record.chain) if known is not None and live else None
-            self._names[one] = names
+            self._chains[one] = (ROOT, *known.record.chain) if known is not None and known.live else None
+            names = self.names(one)
             self._paths[one] = None if names is None else f"{format_path(names)}."
 
     def names(self, entity_id: int) -> tuple[str, ...] | None:
-        return self._names[entity_id]
+        chain = self._chains[entity_id]
+        return None if chain is None else tuple(node.name for node in chain[1:])
+
+    def is_under(self, entity_id: int, name: str, under: Sequence[str]) -> bool:
+        """Whether a name below an entity is at or below a path, as the catalog compares names."""
+        chain = self._chains[entity_id] or ()
+        names = [*(node.name for node in chain[1:]), name]
+        pairs = zip(chain, names, under, strict=False)
+        return len(names) >= len(under) and all(key_under(node, a) == key_under(node, b) for node, a, b in pairs)
 
     def path(self, entity_id: int, name: str) -> str | None:
         """Return the path of a name below an entity; None if the entity is not live."""
@@ -162,11 +171,11 @@ _Told = tuple[list[PastRow], dict[str, list[Any]]]
 
 def _entities(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
     paths = [above.path(row.parent_id, row.name) for row in rows]
-    begins = f"{under}." if under else ""
+    wanted = parse_path(under) if under else ()
     some = [
         (row, path)
         for row, path in zip(rows, paths, strict=True)
-        if path is not None and (path.startswith(begins) or path == under)
+        if path is not None and (not wanted or above.is_under(row.parent_id, row.name, wanted))
     ]
     return [row for row, _ in some], {"path": [path for _, path in some]}
 
