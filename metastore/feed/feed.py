@@ -170,7 +170,15 @@ def read(
     check_unreadable(unreadable)
     if limit is not None:
         limit = positive_integer(limit, "a limit", least=0)
-    return _follow(backend, clock, after, _begun(backend, after), limit, unreadable, sight)
+    found = _follow(backend, clock, after, _begun(backend, after), limit, unreadable, sight)
+    return found if limit is None else _first(found, limit)
+
+
+def _first(found: Iterator[Change | Passed], left: int) -> Iterator[Change | Passed]:
+    """Yield what comes up to a number of changes. Rows that are left out do not count."""
+    while left > 0 and (one := next(found, None)) is not None:
+        yield one
+        left -= isinstance(one, Change)
 
 
 class _Start(NamedTuple):
@@ -229,38 +237,34 @@ def _follow(
     sight: Sight | None,
 ) -> Iterator[Change | Passed]:
     epoch, seq, collected, origin = start
-    left = limit
     patience = clock.monotonic() + _PATIENCE
-    size, ahead = _PAGE, False
-    while left is None or left > 0:
-        # with a sight, pages are not shortened: hidden changes do not count towards the limit
-        size = size if sight is not None or left is None else min(_PAGE, left)
+    # with a sight, pages are not shortened: hidden changes do not count towards the limit
+    least = _PAGE if sight is not None or limit is None else min(_PAGE, limit)
+    size, ahead = least, False
+    while True:
         page = backend.feed(seq, size, docs=not ahead, changes=not ahead)
         if backend.origin.run != origin.run:  # another server answers: changes that were read may be lost there
             epoch, seq, collected, origin = _begun(backend, after)
             continue
         _check_whole(backend, page.rows, seq, epoch, collected)
-        rows = page.rows if sight is None else sight.shown(page.rows)[:left]
-        given = 0
+        rows = page.rows if sight is None else sight.shown(page.rows)
         for step in _with_texts(backend, rows, seq) if ahead else rows:
-            given += 1
             seq = step.seq or seq
             position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, in place
             made = partial(change_of, step, position, origin)
             if change := made() if unreadable is None else kept(made, unreadable):
                 yield change
-        left = None if left is None else left - given
         if page.rows:
             last = page.rows[-1]
             seq = last.seq or seq
             after = position_of(epoch, seq, last.operation_id)
-            if sight is not None and left != 0:
-                yield Passed(after, len(page.rows) - given)
+            if sight is not None:
+                yield Passed(after, len(page.rows) - len(rows))
             patience = clock.monotonic() + _PATIENCE
         if page.held and len(page.rows) < size:
             return
         ahead = len(rows) * _RARE < len(page.rows)
-        size = min(2 * size, _LONGEST) if ahead else _PAGE
+        size = min(2 * size, _LONGEST) if ahead else least
         if page.held:
             check_time(clock)
         elif clock.monotonic() > patience:

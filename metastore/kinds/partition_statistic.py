@@ -16,7 +16,7 @@ from metastore.kinds.json_object import clean_json_object
 from metastore.kinds.kind import OwnedKind
 from metastore.plain import read_only
 
-__all__ = ["PARTITION_STATISTIC", "PartitionStatistic"]
+__all__ = ["PARTITION_STATISTIC", "PartitionStatistic", "belongs"]
 
 
 class PartitionStatistic(Owned):
@@ -26,3 +26,11 @@ class PartitionStatistic(Owned):
 
 
 PARTITION_STATISTIC = OwnedKind("partition_statistic", PartitionStatistic)
+
+
+def belongs(row_id: int, partition_id: int | None) -> bool:
+    """Whether statistics belong to this partition: ids grow, so those of an earlier partition have a lower id.
+
+    A row that a transaction makes has no id yet (0); it gets a higher id than all existing rows.
+    """
+    return partition_id is not None and (row_id == 0 or row_id > partition_id > 0)

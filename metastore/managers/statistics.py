@@ -15,7 +15,7 @@ from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.kind import MAX_DEPTH, dump, is_too_deep
 from metastore.kinds.partition import PARTITION
-from metastore.kinds.partition_statistic import PARTITION_STATISTIC, PartitionStatistic
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC, PartitionStatistic, belongs
 from metastore.kinds.registry import KINDS
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE
@@ -175,13 +175,7 @@ def _values(partition: OwnedRecord | None, row: OwnedRecord | None) -> dict[str,
 
 
 def _fits(partition: OwnedRecord | None, row: OwnedRecord | None) -> bool:
-    """Whether a row belongs to this partition: ids grow, so the row of an earlier partition has a lower id.
-
-    A row that a transaction makes has no id yet; it gets a higher id than all existing rows.
-    """
-    if partition is None or row is None:
-        return False
-    return row.id == 0 or row.id > partition.id > 0
+    return partition is not None and row is not None and belongs(row.id, partition.id)
 
 
 def _writes(

@@ -137,21 +137,15 @@ def _set_all(tx: Transaction, rows: list[dict[str, Any]]) -> None:
         return row["path"], row.get("kind") or "table", row.get("partition") or ""
 
     for (path, kind, partition), some in groupby(sorted(rows, key=target), target):
-        values = {row["name"]: json.loads(row["json"]) if "json" in row else _plain(row["value"]) for row in some}
+        values = {row["name"]: json.loads(row["json"]) if "json" in row else row["value"] for row in some}
         tx.statistics.set(path, values, partition=partition or None, kind=kind)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as the store accepts it: Arrow shows a map as a list of pairs."""
-    is_map = isinstance(value, list) and value and all(isinstance(one, tuple) for one in value)
-    return dict(value) if is_map else value
 
 
 def _written(frame: DataFrame, write: Callable[[Rows], int]) -> int:
     """Let the executors write the rows of each partition; return the sum of their results."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = (row for batch in batches for row in batch.to_pylist())
+        rows = (row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict"))
         yield pa.RecordBatch.from_arrays([pa.array([write(rows)], pa.int64())], ["written"])
 
     with workers_like_us(frame.sparkSession.sparkContext):

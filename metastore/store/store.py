@@ -217,8 +217,8 @@ class Store(Timeline):
         It commits when the block ends. It raises VersionConflict if data that it read has changed: run it again. It
         raises LeaseLost if the holder has lost the ``lease``. ``deadline`` (seconds) applies to the commit. The
         transaction commits under ``operation_id``, so that ``outcome`` can find it. If that id was used before, the
-        transaction writes nothing and raises OperationIdReused. ``reason``: why, for history and feed; one line of at
-        most 200 characters.
+        transaction writes nothing and raises OperationIdReused, unless the earlier call was withdrawn (it is
+        "cancelled"). ``reason``: why, for history and feed; one line of at most 200 characters.
         """
         return Transaction(self._session, Call(principal, deadline, operation_id, lease, reason))  # type: ignore[arg-type]
 

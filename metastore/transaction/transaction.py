@@ -23,7 +23,7 @@ from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
 from metastore.operation.dropping import pending_name
 from metastore.operation.marks import OwnMark
-from metastore.operation.record import ask_until_it_answers, tell_id, withdraw
+from metastore.operation.record import LATE, ask_until_it_answers, tell_id, withdraw
 from metastore.operation.request import Call
 from metastore.operation.session import ManagerSession, Session
 from metastore.operation.tickets import Loan, carrying, running, sent
@@ -286,15 +286,23 @@ class Transaction(Managers):
             raise self._call.refused()
         if cause == "name" and (pending := pending_name(self._outer.backend, commit)) is not None:
             raise pending  # another run would meet the same drop
+        if cause in ("operation", "claim") and self._call.operation_id is not None:
+            self._take_up(cause)
         self.refused = True
         # the change that caused the conflict, as far as the user sees it
         changed = self._overlay.changed(self._outer.backend if self._outer.access is not None else None)
         if self._line is not None:
             lost_on = None if changed is None else changed.id
             self.is_in_line = self._line.lost(commit, cause, self._overlay.addresses(), lost_on)
-        if cause == "operation" and self._call.operation_id is not None:
-            raise OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")
         raise _error(conflict, changed) from None
+
+    def _take_up(self, cause: str) -> NoReturn:
+        """Send the commit again under a claim, if an earlier call with the caller's id was withdrawn."""
+        claim = self._outer.backend.forbid(self._id, self._outer.policy_of(self._call).deadline + LATE)
+        if claim is None:
+            raise OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")
+        self._claim = claim
+        raise Conflict(cause, "the operation was taken up again")
 
     def _lapsed(self) -> VersionConflict:
         self.refused = True

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from metastore.errors import InvalidArgument
 from metastore.kinds.drop import DROP, target_id
 from metastore.kinds.partition import PARTITION
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC, belongs
 from metastore.kinds.secret import masked
 from metastore.kinds.table.dropping import MARKER
 from metastore.port.conditions import ROOT_ID
@@ -117,7 +118,7 @@ class _Tree:
             else:
                 yield entity
             if owner == visit.row.id:
-                kept = (row for row in group if entity is not None and (self._history or not _is_dropping(row)))
+                kept = () if entity is None else group if self._history else _seen(group)
                 lines = (told(partial(_owned, row, self._ids, self._document), self._unreadable) for row in kept)
                 yield from (line for line in lines if line is not None)
                 owner, group = next(groups, (None, iter(())))
@@ -143,6 +144,22 @@ def _drops(snapshot: TableSnapshot) -> dict[int, list[tuple[Any, ...]]]:
         if row[1] == DROP.name:
             drops.setdefault(target_id(row[2]), []).append(row)
     return drops
+
+
+def _seen(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of one owner that its readers see: without partitions that are being dropped or were dropped.
+
+    Rows are ordered by kind, so a partition comes before its statistics. They stay when it is dropped.
+    """
+    partitions = dict[str, int]()
+    for row in rows:
+        _, kind, name, row_id, *_ = row
+        if kind == PARTITION.name:
+            if _is_dropping(row):
+                continue
+            partitions[name] = row_id
+        if kind != PARTITION_STATISTIC.name or belongs(row_id, partitions.get(name)):
+            yield row
 
 
 def _is_dropping(row: tuple[Any, ...]) -> bool:

@@ -12,6 +12,7 @@ from typing import BinaryIO, cast
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.names import exact_text
+from metastore.port.parts import open_part
 from metastore.transfer.resume import require_export
 
 __all__ = ["PARTIAL", "FileOrName", "file_name", "reading", "writing"]
@@ -43,29 +44,24 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
         if existing is not None and is_file:
             with path.open("rb") as old:
                 require_export(old)
-        opened = os.fdopen(_private(beside), "r+b") if is_file else path.open("wb")
+        opened = os.fdopen(open_part(beside), "r+b") if is_file else path.open("wb")
     if not is_file:  # a pipe, or /dev/null, is written directly
         with opened as stream:
             yield stream, False
         return
-    try:
-        with opened as stream:
+    with opened as stream:
+        try:
             yield stream, True
             stream.flush()
             os.fchmod(stream.fileno(), _PRIVATE if existing is None else stat.S_IMODE(existing.st_mode))
             os.fsync(stream.fileno())
-    except BaseException:
-        # keep a part that was written: the next export continues there
-        if beside.exists() and not beside.stat().st_size:
-            beside.unlink()
-        raise
-    beside.replace(path)
+            beside.replace(path)  # before another export can open it
+        except BaseException:
+            # keep a part that was written: the next export continues there
+            if beside.exists() and not beside.stat().st_size:
+                beside.unlink()
+            raise
     _sync(path.parent)
-
-
-def _private(path: Path) -> int:
-    """Open a file that only its owner can read; create it if it is missing."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, _PRIVATE)
 
 
 def _sync(folder: Path) -> None:

@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 
 from metastore.errors import EntityNotFound, InvalidArgument
 from metastore.kinds.entity import Entity
+from metastore.kinds.partition import PARTITION
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC, belongs
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.attempts import exclusive as moving
 from metastore.managers.attempts.create import IfExists
@@ -189,8 +191,9 @@ class _Importer:
         for n, one in zip(fresh, backend.resolve(lookups) if lookups else (), strict=True):
             records[n] = one.record and one.record._replace(chain=(*above[n], *one.record.chain))
         rows = _owned_rows(backend, chunk, records)
+        stale = _stale(backend, [row for some in rows for row in some if row is not None])
         return [
-            Standing(above[n] if group.fresh else above[n][:-1], record and record.chain, record, rows[n])
+            Standing(above[n] if group.fresh else above[n][:-1], record and record.chain, record, rows[n], stale)
             for n, group in enumerate(chunk)
             for record in [records[n]]
         ]
@@ -252,3 +255,11 @@ def _owned_rows(
         for (n, m, _, _), row in zip(places, backend.owned_by_name(owners, kind, names), strict=True):
             rows[n][m] = row
     return rows
+
+
+def _stale(backend: Reads, rows: list[OwnedRecord]) -> set[int]:
+    """Return the ids of statistics whose partition was dropped, or dropped and created again."""
+    told = [row for row in rows if row.kind == PARTITION_STATISTIC.name]
+    owners, names = [row.owner_id for row in told], [row.name for row in told]
+    partitions = backend.owned_by_name(owners, PARTITION.name, names) if told else []
+    return {row.id for row, one in zip(told, partitions, strict=True) if not belongs(row.id, one and one.id)}

@@ -22,7 +22,7 @@ from metastore.operation.replace import below
 from metastore.port.conditions import Guard
 from metastore.port.records import Node, OwnedRecord, Record
 from metastore.port.unreadable import document, properties_of
-from metastore.port.writes import Event, Insert, Put, Update, Write
+from metastore.port.writes import Delete, Event, Insert, Put, Update, Write
 from metastore.transfer.chunks import Group
 from metastore.transfer.lines import EntityLine
 from metastore.transfer.replace import counted, replaced, with_aliases
@@ -49,6 +49,8 @@ class Standing(NamedTuple):
     """The nodes down to the entity; None: it does not exist."""
     record: Record | None
     owned: Sequence[OwnedRecord | None]
+    stale: Collection[int] = ()
+    """The ids of rows that nobody sees: statistics of partitions that were dropped."""
 
     @classmethod
     def nothing(cls, group: Group, parents: Nodes, own: Nodes | None) -> Standing:
@@ -220,8 +222,11 @@ def _own(
 ) -> None:
     """Write the owned rows of a group. ``owner``: the document of their entity after the commit."""
     names = [n.name for n in chain]
-    for (number, line, given), stored in zip(group.owned, there.owned, strict=True):
-        path = format_path((*names, line.name))
+    for (number, line, given), row in zip(group.owned, there.owned, strict=True):
+        path, stored = format_path((*names, line.name)), row
+        if row is not None and row.id in there.stale:
+            event, stored = Event(line.kind, "drop", path, None), None
+            made.writes.append(Delete(chain[-1].id, line.kind, line.name, row.version, event, row.id))
         doc = given if stored is None else _with_secrets(given, stored)
         if line.kind == MODEL_VERSION.name:
             doc = to_json(with_aliases(json.loads(doc), line.name, owner))

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,6 +163,33 @@ def test_a_backup_overwrites_nothing(file: Path) -> None:
         ms.back_up(url_of(file.with_name("other.db")), file.with_name("new"))
     with pytest.raises(ms.BackendUnavailable, match="cannot copy"):
         ms.back_up(url_of(file), file.with_name("no folder") / "new")
+
+
+def test_two_backups_into_one_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second would replace the file that the first one fills, and the first would call that one its own."""
+    write(file, "kept")
+    backup, refused = file.with_suffix(".backup"), list[BaseException]()
+    problem = copies._problem
+
+    def meanwhile(connection: Any) -> str | None:
+        with pytest.raises(ms.BackendUnavailable, match="another process writes") as caught:
+            ms.back_up(url_of(file), backup)
+        refused.append(caught.value)
+        return problem(connection)
+
+    monkeypatch.setattr(copies, "_problem", meanwhile)
+    ms.back_up(url_of(file), backup)
+    assert len(refused) == 1
+    assert names(backup) == ["kept"]
+
+
+def test_what_a_killed_backup_left_is_not_in_the_way(file: Path) -> None:
+    write(file, "kept")
+    backup = file.with_suffix(".backup")
+    backup.with_name(f"{backup.name}.part").write_bytes(b"SQLite format 3\0 and then it was killed")
+    ms.back_up(url_of(file), backup)
+    assert names(backup) == ["kept"]
+    assert not backup.with_name(f"{backup.name}.part").exists()
 
 
 @pytest.mark.parametrize(

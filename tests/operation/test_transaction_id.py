@@ -31,3 +31,17 @@ def test_a_refused_transaction_leaves_its_id_free(store: ms.Store) -> None:
     with store.transaction(operation_id=operation) as tx:
         tx.metalakes.alter("lake", ms.SetProperty("k", "3"))
     assert store.metalakes.load("lake").properties["k"] == "3"
+
+
+def test_a_transaction_that_was_withdrawn_is_taken_up_again(store: ms.Store) -> None:
+    """After a lost answer or an interrupt, its row says that it was not applied: the same call applies it, once."""
+    store.metalakes.create("lake")
+    operation = ms.key("client's key")
+    assert store._session.backend.forbid(operation, 60.0) == 1  # as a call does whose answer is lost
+    assert store.outcome(operation).state == "cancelled"
+    with store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetProperty("k", "1"))
+    assert store.outcome(operation).state == "committed"
+    with pytest.raises(ms.OperationIdReused), store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetProperty("k", "2"))
+    assert store.metalakes.load("lake").properties["k"] == "1"

@@ -376,3 +376,17 @@ def test_a_damaged_row_does_not_stop_a_consumer_that_leaves_it_out(sqlite_url: s
         assert got == [1, 3]
         assert len(lines.getvalue().splitlines()) == 2
         assert len(skipped) == 3
+
+
+def test_more_damaged_rows_than_a_batch_has_do_not_stop_a_consumer(sqlite_url: str) -> None:
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+        for n in range(6):
+            store.metalakes.alter("m", ms.SetComment(str(n)))
+        with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as raw, raw:
+            raw.execute("UPDATE operation SET changes = '[{' WHERE version BETWEEN 2 AND 5")
+        consumer, skipped = store.consumers.get("c", start="beginning"), list[ms.MetastoreError]()
+        assert [change.version for change in consumer.read(limit=2, unreadable=skipped.append)] == [1, 6]
+        got = [consumer.run(lambda tx, changes: None, limit=1, unreadable=skipped.append) for _ in range(4)]
+        assert got == [1, 1, 1, 0]
+        assert consumer.lag().changes == 0

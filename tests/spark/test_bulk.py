@@ -119,15 +119,19 @@ def test_statistics_go_to_data_frames_and_back(spark: SparkSession, lake: str) -
     typed = [("m.c.s.t1", "custom-list", "[1, 2]", None), ("m.c.s.t0", "custom-map", '{"a": 1.5}', "p")]
     more = spark.createDataFrame(typed, "path STRING, name STRING, json STRING, partition STRING")
     assert set_statistics(more, url=lake) == len(typed)
+    deep = "path STRING, name STRING, value STRUCT<a: INT, m: MAP<STRING, ARRAY<MAP<STRING, INT>>>>"
+    nested = spark.createDataFrame([("m.c.s.t2", "custom-deep", (1, {"k": [{"x": 1}, {}]}))], deep)
+    assert set_statistics(nested, url=lake) == 1
     read = statistics(spark, url=lake)
     found = {(row.path, row.partition, row.name): json.loads(row.json) for row in read.collect()}
-    assert len(found) == TABLES + 2
+    assert len(found) == TABLES + 3
+    assert found["m.c.s.t2", None, "custom-deep"] == {"a": 1, "m": {"k": [{"x": 1}, {}]}}
     assert found["m.c.s.t7", None, "custom-rows"] == 7
     assert found["m.c.s.t1", None, "custom-list"] == [1, 2]
     assert found["m.c.s.t0", "p", "custom-map"] == {"a": 1.5}
     with ms.open(lake) as store:
         before = store.position()
-    assert set_statistics(read, url=lake) == TABLES + 2  # what is equal is not written
+    assert set_statistics(read, url=lake) == TABLES + 3  # what is equal is not written
     with ms.open(lake) as store:
         assert store.position() == before
         assert store.statistics.of("m.c.s.t1") == {"custom-rows": 1, "custom-list": [1, 2]}

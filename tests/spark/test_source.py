@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ from pyspark.sql import Row
 
 import metastore as ms
 from metastore.errors import HistoryGone, InvalidArgument
+from metastore.port.commit import Unknown
 from metastore.spark import history, register_source
 from metastore.spark.source import write
 from metastore.spark.source.source import _options, _Reader, _StreamReader
@@ -168,6 +171,73 @@ def test_a_task_that_runs_again_leaves_what_people_did_meanwhile(
         assert store.tables.load("m.c.s.t1").comment == "made"
     with pytest.raises(InvalidArgument, match="append"):
         write.Upsert("entities", lambda: ms.open(postgres_url), overwrite=True)
+
+
+def test_under_compares_names_as_the_catalog_does(sqlite_url: str) -> None:
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.folds", type="relational", fold_case=True)
+        store.catalogs.create("m.exact", type="relational")
+        for path in ("m.folds.S.T", "m.folds.S.T2", "m.exact.S.T"):
+            store.tables.create(path, parents=True)
+    found = {u: [row["path"] for row in rows_read(sqlite_url, "entities", under=u)] for u in _UNDER}
+    assert found == _UNDER
+
+
+_UNDER = {
+    "m.folds.s": ["m.folds.S", "m.folds.S.T", "m.folds.S.T2"],
+    "m.folds.s.t": ["m.folds.S.T"],
+    "m.exact.S": ["m.exact.S", "m.exact.S.T"],
+    "m.exact.s": [],
+    "m.FOLDS": [],
+}
+"""What is at or below a path; only the names below a catalog that folds may be written in another way."""
+
+
+def test_what_the_store_hides_is_hidden(sqlite_url: str) -> None:
+    """Statistics of a dropped partition, a partition that is being dropped, and a tag on a column that was dropped."""
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.tags.create("m.pii")
+        columns = [ms.Column("day", "date"), ms.Column("kept", "long"), ms.Column("gone", "long")]
+        table = store.tables.create("m.c.s.t", parents=True, columns=columns, partitioning=["day"])
+        for name in ("kept", "again", "gone", "going"):
+            store.partitions.create(table, name, values={"day": name})
+            store.statistics.set(table, {"custom-rows": 5}, partition=name)
+        for column in ("kept", "gone"):
+            store.tags.attach(table, "m.pii", column=column)
+        for name in ("again", "gone"):
+            store.partitions.drop(table, name)
+        store.partitions.create(table, "again", values={"day": "again"})
+        store.tables.alter("m.c.s.t", ms.DropColumn("gone"))
+        store.partitions.begin_drop("m.c.s.t", "going", ttl=600)
+    owned = {(row["kind"], row["name"]) for row in rows_read(sqlite_url, "owned") if row["kind"] != "drop"}
+    assert owned == {("partition", "kept"), ("partition_statistic", "kept"), ("partition", "again")}
+    assert [row["column_id"] for row in rows_read(sqlite_url, "relations")] == [2]
+
+
+def test_a_task_whose_commits_got_no_answer_writes_when_it_runs_again(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run leaves the row of an operation that was not applied. The second must not take it for its own."""
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+
+        @contextmanager
+        def cut_off() -> Iterator[ms.Store]:
+            with ms.open(sqlite_url, deadline=0.2) as other, monkeypatch.context() as patch:
+                patch.setattr(other._session.backend, "commit", lambda commit: Unknown("cut"))
+                yield other
+
+        rows = [Row(kind="schema", path="m.c.s", comment="made", properties={})]
+        opened: Iterator[Any] = iter([cut_off(), ms.open(sqlite_url)])
+        writer = write.Upsert("entities", lambda: next(opened), overwrite=False)
+        with pytest.raises((ms.OutcomeUnknown, ms.DeadlineExceeded)):
+            writer.write(iter(rows))
+        assert writer.write(iter(rows)).rows == 1
+        assert store.schemas.load("m.c.s").comment == "made"
 
 
 def rows_read(url: str, name: str, **options: str) -> list[dict[str, Any]]:

@@ -395,3 +395,24 @@ def test_an_entity_is_written_together_with_its_first_row() -> None:
     made = list(chunks.chunks(lines()))
     assert len(made) > 1
     assert all(group.owned[0][1].kind == "origin" for chunk in made for group in chunk if group.fresh)
+
+
+def test_statistics_of_a_dropped_partition_do_not_come_back(copies: tuple[Store, Store, io.BytesIO]) -> None:
+    """Their row stays in the table: a new partition of that name must not get them, neither there nor here."""
+    one, other, _ = copies
+    table = one.tables.create("m.c.s.days", columns=[ms.Column("day", "date")], partitioning=["day"])
+    for name in ("kept", "dropped"):
+        one.partitions.create(table, name, values={"day": name})
+        one.statistics.set(table, {"custom-rows": 5}, partition=name)
+    before = io.BytesIO()
+    one.export_to(before, table)
+    one.partitions.drop(table, "dropped")
+    one.partitions.create(table, "dropped", values={"day": "dropped"})
+    after = io.BytesIO()
+    one.export_to(after, table)
+    other.import_from(after, into="m.c.s")
+    assert other.statistics.of("m.c.s.days", partition="kept") == {"custom-rows": 5}
+    assert other.statistics.of("m.c.s.days", partition="dropped") == {}
+    one.import_from(before)  # the file has the statistics, which are equal to the row that nobody sees
+    assert one.statistics.of(table, partition="dropped") == {"custom-rows": 5}
+    assert one.verify() == other.verify() == []

@@ -222,3 +222,20 @@ def test_two_restores_at_once(new_url: NewUrl, kind: str) -> None:
             first.finish("token", 7, END)
         assert len(rows(one)["owned"]) == 1
         assert numbers(one) == [5, 5, (3,)]
+
+
+def test_two_exports_into_one_file(source: str, tmp_path: Path) -> None:
+    """The second would write over the lines of the first, and then neither is whole."""
+    file, refused = tmp_path / "plain.jsonl", list[ms.MetastoreError]()
+
+    def meanwhile(lines: int) -> None:
+        with opened(source) as other, pytest.raises(ms.BackendUnavailable, match="another process writes") as caught:
+            other.export_to(file)
+        refused.append(caught.value)
+
+    with opened(source) as store:
+        said = store.export_to(file, progress=meanwhile)
+        assert refused
+        assert store.export_to(tmp_path / "again.jsonl").hash == said.hash
+    with ms.open("memory://two-exports") as store:
+        assert store.import_from(file).hash == said.hash

@@ -20,6 +20,7 @@ from metastore.backends.sqlite.replaced import NOTHING, Replaced, keep, replaced
 from metastore.clock import SYSTEM
 from metastore.errors import BackendRefused, BackendUnavailable, InvalidArgument
 from metastore.port.format import SCHEMA_FORMAT
+from metastore.port.parts import open_part
 
 _PATIENCE: Final = 5.0
 """How long to wait for a lock (seconds)."""
@@ -59,31 +60,46 @@ def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
 
 def _write(source: str, target: Path, kept: Replaced = NOTHING) -> None:
     """Let SQLite copy a database to ``target``: either the whole copy exists, on the disk, or no file does."""
-    part = target.with_name(target.name + _PART)
     try:
-        part.unlink(missing_ok=True)
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        with closing(_connect(source)) as read, closing(_connect(str(part))) as written:
-            read.backup(written, progress=_Patience(source))
-            written.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a WAL beside it
-            problem = _problem(written)
-            if problem is None:
-                keep(written, kept)
-        if problem is not None:
-            raise BackendRefused(f"SQLite finds damage in {source}: {problem}; take another backup")
-        if target.exists():
-            shutil.copymode(target, part)
-        _sync(part)
-        for end in _BESIDE:
-            Path(f"{target}{end}").unlink(missing_ok=True)
-        part.replace(target)
-        _sync(target.parent)
+        with _part_of(target) as part:
+            _fill(source, part, kept)
+            if target.exists():
+                shutil.copymode(target, part)
+            _sync(part)
+            for end in _BESIDE:
+                Path(f"{target}{end}").unlink(missing_ok=True)
+            part.replace(target)
+            _sync(target.parent)
     except (OSError, DRIVER.Error, UnicodeDecodeError) as error:
         raise BackendUnavailable(f"cannot copy {source} to {target}: {error}; check both paths and the disk") from None
-    finally:
+
+
+@contextmanager
+def _part_of(target: Path) -> Iterator[Path]:
+    """Give the name of an empty file beside the target, which only this process writes. An error removes it."""
+    part = target.with_name(target.name + _PART)
+    number = open_part(part)
+    try:
+        os.ftruncate(number, 0)
+        yield part
+    except BaseException:
         for end in ("", *_BESIDE):
             with suppress(OSError):
                 Path(f"{part}{end}").unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(number)
+
+
+def _fill(source: str, part: Path, kept: Replaced) -> None:
+    """Let SQLite copy a database to a file. Raises BackendRefused if it finds damage."""
+    with closing(_connect(source)) as read, closing(_connect(str(part))) as written:
+        read.backup(written, progress=_Patience(source))
+        written.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a WAL beside it
+        problem = _problem(written)
+        if problem is not None:
+            raise BackendRefused(f"SQLite finds damage in {source}: {problem}; take another backup")
+        keep(written, kept)
 
 
 class _Patience:

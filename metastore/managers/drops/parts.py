@@ -19,6 +19,7 @@ from metastore.operation.guards import key_under
 from metastore.operation.merge import altered
 from metastore.port.backend import Reads
 from metastore.port.conditions import LIVE, PURGING
+from metastore.port.past import PastRow
 from metastore.port.records import ROOT, OwnedRecord, Record
 from metastore.port.writes import Delete, Event, Place, Put, Update, Write
 
@@ -117,7 +118,7 @@ def part_of(drop: Drop) -> Part:
     return _PARTS[drop.part]
 
 
-def marked_by(row: OwnedRecord) -> UUID | None:
+def marked_by(row: OwnedRecord | PastRow) -> UUID | None:
     """Return the operation that is dropping a partition in steps; None: the partition is not being dropped."""
     # most rows have no such marker, and the text shows that at once; SQLite returns bytes that are not UTF-8 as bytes
     if not isinstance(row.doc, str) or f'"{MARKER}"' not in row.doc:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
@@ -19,13 +19,18 @@ import pyarrow as pa
 
 from metastore.errors import InvalidArgument
 from metastore.feed.feed import position_of, steps_between
+from metastore.kinds.partition import PARTITION
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC, belongs
 from metastore.kinds.secret import masked
-from metastore.names import format_path
+from metastore.managers.drops.parts import marked_by
+from metastore.managers.relations.writes import column_paths
+from metastore.names import format_path, parse_path
+from metastore.operation.guards import key_under
 from metastore.operation.session import Session
 from metastore.past.reads import PastReads, reads_from
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.past import PastRow
-from metastore.port.records import Step
+from metastore.port.records import ROOT, Node, Step
 from metastore.spark.source.wanted import Wanted
 
 __all__ = ["BY_ID", "BY_POSITION", "DDL", "ddl", "ranges", "rows_by_id", "rows_by_position"]
@@ -110,25 +115,54 @@ class _Above:
 
     def __init__(self, reads: PastReads) -> None:
         self._reads = reads
-        self._names: dict[int, tuple[str, ...] | None] = {ROOT_ID: ()}
+        self._chains: dict[int, tuple[Node, ...] | None] = {ROOT_ID: (ROOT,)}
+        """The nodes from the root down to the parent."""
         self._paths: dict[int, str | None] = {ROOT_ID: ""}
         """Paths with a dot at the end."""
+        self._columns: tuple[int, Collection[int]] = (ROOT_ID, ())
+        """The last table of a tag on a column, and the ids of its columns."""
 
     def look_up(self, ids: set[int]) -> None:
-        new = sorted(ids - self._names.keys())
+        new = sorted(ids - self._chains.keys())
         for one, known in zip(new, self._reads.by_id(new) if new else (), strict=True):
-            live = known is not None and known.live
-            names = tuple(n.name for n in known.record.chain) if known is not None and live else None
-            self._names[one] = names
+            self._chains[one] = (ROOT, *known.record.chain) if known is not None and known.live else None
+            names = self.names(one)
             self._paths[one] = None if names is None else f"{format_path(names)}."
 
     def names(self, entity_id: int) -> tuple[str, ...] | None:
-        return self._names[entity_id]
+        chain = self._chains[entity_id]
+        return None if chain is None else tuple(node.name for node in chain[1:])
+
+    def is_under(self, entity_id: int, name: str, under: Sequence[str]) -> bool:
+        """Whether a name below an entity is at or below a path, as the catalog compares names."""
+        chain = self._chains[entity_id] or ()
+        names = [*(node.name for node in chain[1:]), name]
+        pairs = zip(chain, names, under, strict=False)
+        return len(names) >= len(under) and all(key_under(node, a) == key_under(node, b) for node, a, b in pairs)
 
     def path(self, entity_id: int, name: str) -> str | None:
         """Return the path of a name below an entity; None if the entity is not live."""
         above = self._paths[entity_id]
         return None if above is None else above + (name if name.isidentifier() else format_path((name,)))
+
+    def hidden(self, rows: Sequence[PastRow]) -> set[int]:
+        """Return the ids of partitions that are being dropped in steps, and of statistics without their partition."""
+        told = [row for row in rows if row.kind == PARTITION_STATISTIC.name]
+        owners, names = [row.parent_id for row in told], [row.name for row in told]
+        partitions = self._reads.owned_by_name(owners, PARTITION.name, names) if told else []
+        lost = {
+            row.id
+            for row, one in zip(told, partitions, strict=True)
+            if one is None or marked_by(one) or not belongs(row.id, one.id)
+        }
+        return lost | {row.id for row in rows if row.kind == PARTITION.name and marked_by(row)}
+
+    def has_column(self, table_id: int, column_id: int) -> bool:
+        """Whether a table has a column; relations are read by id, so one document is kept."""
+        if self._columns[0] != table_id:
+            (known,) = self._reads.by_id([table_id])
+            self._columns = table_id, column_paths(known and known.record.doc).keys()
+        return column_id in self._columns[1]
 
 
 _Told = tuple[list[PastRow], dict[str, list[Any]]]
@@ -137,25 +171,31 @@ _Told = tuple[list[PastRow], dict[str, list[Any]]]
 
 def _entities(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
     paths = [above.path(row.parent_id, row.name) for row in rows]
-    begins = f"{under}." if under else ""
+    wanted = parse_path(under) if under else ()
     some = [
         (row, path)
         for row, path in zip(rows, paths, strict=True)
-        if path is not None and (path.startswith(begins) or path == under)
+        if path is not None and (not wanted or above.is_under(row.parent_id, row.name, wanted))
     ]
     return [row for row, _ in some], {"path": [path for _, path in some]}
 
 
 def _owned(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
     del under  # only entities are selected by path
-    live = [(row, names) for row in rows if (names := above.names(row.parent_id)) is not None]
+    hidden = above.hidden(rows)
+    live = [(r, names) for r in rows if (names := above.names(r.parent_id)) is not None and r.id not in hidden]
     return [row for row, _ in live], {"owner_path": [format_path(names) for _, names in live]}
 
 
 def _relations(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
     del under
     ends = [(row, above.names(row.parent_id), above.names(row.other_id or ROOT_ID)) for row in rows]
-    live = [(row, a, b, json.loads(row.doc)) for row, a, b in ends if a and b and a[0] == b[0]]
+    there = [(row, a, b, json.loads(row.doc)) for row, a, b in ends if a and b and a[0] == b[0]]
+    live = [
+        (row, a, b, doc)
+        for row, a, b, doc in there
+        if not doc["column_id"] or above.has_column(row.parent_id, doc["column_id"])
+    ]
     return [row for row, *_ in live], {
         "from_id": [row.parent_id for row, *_ in live],
         "from_path": [format_path(path) for _, path, *_ in live],

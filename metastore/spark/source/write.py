@@ -72,7 +72,7 @@ def _one_by_one(apply: Callable[[Transaction, dict[str, Any]], None]) -> _Write:
     return write
 
 
-_OF_A_ROW: Final = (MetastoreError, KeyError, TypeError, ValueError, AttributeError)
+_OF_A_ROW: Final = (MetastoreError, KeyError, TypeError, ValueError, AttributeError, RecursionError)
 """The errors of a row that lacks a column, or whose value has the wrong type or is not JSON."""
 _OF_THE_CALL: Final = (VersionConflict, BackendUnavailable, DeadlineExceeded)
 """Errors that do not come from a row. After a VersionConflict the chunk is written again."""

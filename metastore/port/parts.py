@@ -1,0 +1,35 @@
+"""Files that are not complete yet: one process at a time writes such a file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from metastore.errors import BackendUnavailable
+
+__all__ = ["open_part"]
+
+
+def open_part(path: Path) -> int:
+    """Open a file that only its owner can read, and lock it; create it if it is missing. Return its descriptor.
+
+    The lock ends when the descriptor is closed, or with the process. Raises BackendUnavailable while another writes
+    the file.
+    """
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    if _is_taken(number, path):
+        os.close(number)
+        raise BackendUnavailable(f"another process writes {path}; wait until it has ended, or name another file")
+    return number
+
+
+def _is_taken(number: int, path: Path) -> bool:
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system that has no locks
+        return False
+    # the file that was opened may be complete by now, and have another name
+    return not path.exists() or not os.path.samestat(os.fstat(number), path.stat())
