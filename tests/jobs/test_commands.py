@@ -313,7 +313,7 @@ def test_a_stopped_guard_ends_its_command_when_its_server_is_killed(tmp_path: Pa
     """Nothing continued the guard: the command ran on, beside its second run on another server."""
     pid = tmp_path / "pid"
     words = ["sh", "-c", f"echo $$ > {pid}; kill -STOP $PPID; exec sleep 60"]
-    program = f"import subprocess, time; subprocess.Popen({[sys.executable, str(GUARD), '--', *words]}, stdin=-1).wait()"
+    program = f"import subprocess; subprocess.Popen({[sys.executable, str(GUARD), '--', *words]}, stdin=-1).wait()"
     with subprocess.Popen([sys.executable, "-c", program]) as server:
         children = psutil.Process(server.pid).children
         assert wait_until(lambda: [one.status() for one in children()] == [psutil.STATUS_STOPPED], 20.0)
