@@ -74,7 +74,7 @@ class Job(Entity):
     An import over an existing job never takes back progress: a job that has ended does not run again.
     """
 
-    template: str = doc_field(partial(clean_text, what="a template's name"), fixed=True)
+    template: str = doc_field(partial(clean_text, what="a template's name"))
     type: Literal["shell", "spark"] = doc_field(clean_type, default="shell", fixed=True)
     command: Mapping[str, Any] = doc_field(clean_parts, default=_NOTHING, decode=read_only)
     """The parts of the template with its placeholders replaced."""
