@@ -79,9 +79,7 @@ def _made(
         key = (shape.kind, shape.key(row))
         thing = read_one(shape, row, {word: some.get(key[1], []) for word, some in parts.items()})
         names = tree.names[key]
-        if names[:-1] and not _parent_is_there(tree, key[0], row):
-            tree.forget(key)
-        elif isinstance(thing, str):
+        if isinstance(thing, str):
             report.find("unreadable", f"{shape.kind} {'.'.join(names)} ({key[1]}): {thing}")
             tree.forget(key)
         else:
@@ -102,12 +100,6 @@ def read_one(shape: Shape, row: Row, parts: dict[str, list[Row]]) -> Thing | str
         return str(error)
     except DAMAGED as error:
         return f"its row or the rows of its versions are damaged ({type(error).__name__}: {error})"
-
-
-def _parent_is_there(tree: Tree, kind: str, row: Row) -> bool:
-    above = "metalake" if kind == "catalog" or kind in {s.kind for s in BELOW_METALAKE} else "catalog"
-    above = "schema" if kind in {s.kind for s in BELOW_SCHEMA} else above
-    return (above, int(row[f"{above}_id"])) in tree.names
 
 
 def _parts(shape: Shape, source: Source, rows: Sequence[Row]) -> dict[str, dict[int, list[Row]]]:
