@@ -22,12 +22,16 @@ from contextlib import suppress
 _LOOKS = 0.05
 """How often the guard checks whether the command has ended (seconds)."""
 _PARENT_DIES = 1
-"""PR_SET_PDEATHSIG: on Linux the command gets SIGKILL when the guard itself is killed."""
+"""PR_SET_PDEATHSIG: on Linux this process gets a signal when its parent dies."""
+
+
+def _signal_at_the_end_of_the_parent(number: int) -> None:
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PARENT_DIES, number)
 
 
 def _die_with_the_guard() -> None:
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PARENT_DIES, signal.SIGKILL)
+    _signal_at_the_end_of_the_parent(signal.SIGKILL)
 
 
 def _kill(process: subprocess.Popen[bytes], number: int) -> None:
@@ -60,6 +64,8 @@ def _seen_through(process: subprocess.Popen[bytes]) -> int:
 
 def main(words: list[str]) -> None:
     """Run the command, and report its exit code."""
+    # if the command has stopped this guard, it goes on, and reads the end of its input
+    _signal_at_the_end_of_the_parent(signal.SIGCONT)
     try:
         process = subprocess.Popen(
             words,

@@ -16,7 +16,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from metastore.clock import SYSTEM
-from metastore.errors import DropPending, EntityNotFound, LeaseLost, MetastoreError, NotInUse, VersionConflict
+from metastore.errors import (
+    DropPending,
+    EntityNotFound,
+    InvalidArgument,
+    LeaseLost,
+    MetastoreError,
+    NotInUse,
+    UnreadableRow,
+    VersionConflict,
+)
 from metastore.jobs.folder import sweep
 from metastore.jobs.queue import Queue
 from metastore.jobs.run import run
@@ -121,7 +130,15 @@ class WorkerPool:
         for job in (*lost, *queue.free(alive)):
             if len(self._running) >= self._workers:
                 return
-            if job.id not in self._running and (claimed := self._claim(job, seat, queue.home(job))) is not None:
+            if job.id in self._running:
+                continue
+            try:
+                claimed = self._claim(job, seat, queue.home(job))
+            except (InvalidArgument, UnreadableRow) as error:
+                _LOG.warning("the job %s cannot be started: %s", job.path, error)
+                queue.leave_out(job.id)  # so that the jobs after it are run
+                continue
+            if claimed is not None:
                 self._running[claimed.id] = None
                 threads.submit(self._run, claimed, seat)
 

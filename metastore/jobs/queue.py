@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from metastore.errors import DropPending, EntityNotFound, HistoryGone, NotInUse
+from metastore.errors import DropPending, EntityNotFound, HistoryGone, MetastoreError, NotInUse
 from metastore.jobs.home import database_of, home_in
 from metastore.kinds.job.run import ENDED, Job
 from metastore.kinds.metalake import Metalake
@@ -50,24 +50,25 @@ class Queue:
         try:
             if self._position is None:
                 self._read_all()
-            for change in self._store.changes(after=self._position):
-                self._position = change.position
+            for change in self._store.changes(after=self._position, unreadable=_unreadable):
                 if change.kind == _KIND:
                     self._note(change.entity_id, change.entity if change.action != "drop" else None)
                 elif change.kind == _METALAKE and change.action in _BACK:
                     self._read_metalake(change.entity)
                 elif change.kind == _METALAKE and change.action in _AWAY:
                     self._leave_out_what_is_away()
+                self._position = change.position  # last: after an error the next look begins with this change
         except HistoryGone:  # this server slept for longer than gc keeps history
             self._position = None
         self._warn()
 
     def _read_all(self) -> None:
-        self._position = self._store.position()
+        position = self._store.position()
         self._database = database_of(self._store)
         self._open, self._homes = {}, {}
         for lake in self._store.metalakes.list():
             self._read_jobs(lake)
+        self._position = position  # last: after an error the next look reads all
 
     def _read_metalake(self, lake: object) -> None:
         """Read the jobs of a metalake that is back: the feed says nothing about entities below it."""
@@ -76,13 +77,18 @@ class Queue:
                 self._read_jobs(self._store.metalakes.load(lake))
 
     def _leave_out_what_is_away(self) -> None:
-        there = {job.id for lake in self._store.metalakes.list() if lake.in_use for job in self._store.jobs.list(lake)}
+        lakes = [lake for lake in self._store.metalakes.list() if lake.in_use]
+        there = {job.id for lake in lakes for job in self._jobs(lake)}
         for id in self._open.keys() - there:
-            self._note(id, None)
+            self.leave_out(id)
+
+    def _jobs(self, lake: Metalake) -> Iterator[Job]:
+        """Yield the jobs of a metalake; a damaged one must not keep the others from running."""
+        return self._store.jobs.list(lake, unreadable=_unreadable)
 
     def _read_jobs(self, lake: Metalake) -> None:
         if lake.in_use:
-            for job in self._store.jobs.list(lake):
+            for job in self._jobs(lake):
                 self._homes[job.id] = home_in(self._database, job)
                 self._note(job.id, job)
 
@@ -90,8 +96,12 @@ class Queue:
         if isinstance(job, Job) and job.status not in ENDED:
             self._open[id] = job
         else:
-            self._open.pop(id, None)
-            self._homes.pop(id, None)
+            self.leave_out(id)
+
+    def leave_out(self, id: int) -> None:
+        """Forget a job until it changes."""
+        self._open.pop(id, None)
+        self._homes.pop(id, None)
 
     def _is_here(self, job: Job) -> bool:
         """Whether this database runs a job."""
@@ -143,6 +153,10 @@ class Queue:
         """
         mine = [job for job in self._open.values() if (job.worker, job.token) == (worker, token)]
         return [job for job in mine if self._is_here(job)]
+
+
+def _unreadable(error: MetastoreError) -> None:
+    _LOG.warning("a job that cannot be read is not run: %s", error)
 
 
 def is_free(job: Job, living: Mapping[str, int]) -> bool:

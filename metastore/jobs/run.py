@@ -7,7 +7,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from metastore.clock import SYSTEM
-from metastore.errors import DropPending, EntityNotFound, LeaseLost, MetastoreError, NotInUse, VersionConflict
+from metastore.errors import (
+    DropPending,
+    EntityNotFound,
+    InvalidArgument,
+    LeaseLost,
+    MetastoreError,
+    NotInUse,
+    UnreadableRow,
+    VersionConflict,
+)
 from metastore.jobs.command import Stopped, environment, words
 from metastore.jobs.folder import job_folder
 from metastore.jobs.process import Process
@@ -93,6 +102,9 @@ def _finish(store: Store, job: Job, seat: Lease, status: str, code: int | None, 
             return
         # the job or its metalake is gone: the job runs again if they come back
         except (EntityNotFound, DropPending, NotInUse):
+            return
+        except (InvalidArgument, UnreadableRow) as error:  # to try again would keep the worker from other jobs
+            _LOG.error("the end of the job %s cannot be written: %s", job.path, error)
             return
         except MetastoreError as error:  # no answer: no other server takes the job while the seat is held
             _LOG.warning("the end of the job %s is not written yet: %s", job.path, error)

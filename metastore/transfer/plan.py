@@ -164,7 +164,8 @@ def _placed(group: Group, record: Record | None, if_exists: IfExists, follow: Fo
     if if_exists == "return":
         return counted(group.line.kind, old, new)
     with below(tuple([node.name for node in record.chain])):
-        return replaced(group.line.kind, old, new, ours=_knows_columns(record, old, follow))
+        ours = _knows_columns(record, old, follow)
+        return replaced(group.line.kind, old, new, ours=ours, follows=follow is not None)
 
 
 def _knows_columns(record: Record, old: Mapping[str, Any], follow: Follow | None) -> bool:

@@ -19,8 +19,10 @@ __all__ = ["counted", "replaced", "with_aliases"]
 _LAST: Final = "last_column_id"
 
 
-def replaced(kind: str, old: Mapping[str, Any], new: Doc, *, ours: bool) -> Doc:
+def replaced(kind: str, old: Mapping[str, Any], new: Doc, *, ours: bool, follows: bool) -> Doc:
     """Return the document that replaces ``old``. ``ours``: the columns of ``new`` have the ids of this same table.
+
+    ``follows``: ``new`` is a later state of the same entity, so that only counters are joined.
 
     Raises DropPending for a column that is being dropped in steps.
     """
@@ -32,7 +34,8 @@ def replaced(kind: str, old: Mapping[str, Any], new: Doc, *, ours: bool) -> Doc:
         doc[_LAST] = max(doc[_LAST], old[_LAST])
     for name, field in known.entity.doc_fields.items():
         if field.joined is not None:
-            doc[name] = field.joined(new[name], old[name])
+            keeps = field.joined is max or not follows
+            doc[name] = field.joined(new[name], old[name]) if keeps else new[name]
     return doc
 
 

@@ -116,6 +116,7 @@ def test_keys() -> None:
     assert parse_key("a=1") == ("a", "1")
     assert parse_key("a%20b=x%2Fy=z") == ("a b", "x/y=z")
     assert parse_key("a=") == ("a", NULL)
+    assert parse_key("u\u0308=1") == ("\u00fc", "1")  # as a column's name
     assert parse_key("=a") is None
     assert parse_key("a") is None
     assert partition_parts(("a", "k=1", "b", "k=1", "l=2")) == (("a", "k=1", "b"), ("k=1", "l=2"))

@@ -21,14 +21,18 @@ WRONG = {
     "nothing": (200, b""),
     "html": (200, b"<html><body>Sign in</body></html>"),
 }
+_KEY = re.compile(rb"<Contents>.*?</Contents>", re.DOTALL)
 
 
 class Proxy(ThreadingHTTPServer):
-    """A proxy before an S3 server: pages have three keys, and while it is ``wrong`` each later page is that answer."""
+    """A proxy before an S3 server: pages have three keys, and while it is ``wrong`` each later page is that answer.
+
+    ``wrong`` = "twice": the second page has the keys of the first one, too.
+    """
 
     def __init__(self, server: S3Server) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.behind, self.wrong = server.port, ""
+        self.behind, self.wrong, self.first = server.port, "", b""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -39,7 +43,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         lists = "list-type=2" in self.path
-        if lists and "continuation-token" in self.path and self.server.wrong:
+        later = lists and "continuation-token" in self.path
+        if later and self.server.wrong in WRONG:
             self._answer(*WRONG[self.server.wrong], {})
             return
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -47,7 +52,12 @@ class _Handler(BaseHTTPRequestHandler):
         path = re.sub(r"max-keys=\d\d+", "max-keys=3", self.path)
         behind.request(self.command, path, body, dict(self.headers))
         answer = behind.getresponse()
-        self._answer(answer.status, answer.read(), dict(answer.getheaders()))
+        data, headers = answer.read(), dict(answer.getheaders())
+        if later and self.server.wrong == "twice":
+            data = data.replace(b"<Contents>", b"".join(_KEY.findall(self.server.first)) + b"<Contents>", 1)
+            headers["Content-Length"] = str(len(data))
+        self.server.first = data if lists and not later else self.server.first
+        self._answer(answer.status, data, headers)
         behind.close()
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
@@ -105,6 +115,17 @@ def test_a_page_that_is_lost_takes_nothing_away(crawler: Crawler, server: S3Serv
     report = crawler.crawl(root)
     assert (report.tables, report.failures, report.notes) == (4, (), ())
     assert crawler.seen("s.b")["rows"] == 9
+    assert crawler.crawl(root).attempts == 0
+
+
+def test_a_page_that_comes_twice_counts_no_file_twice(crawler: Crawler, server: S3Server, proxy: Proxy) -> None:
+    bucket: Bucket = new_bucket(server)
+    for name in "abcdefg":
+        bucket.parquet(f"lake/s/t/{name}.parquet")
+    root: Any = f"{bucket.uri}/lake?endpoint_override=127.0.0.1:{proxy.server_port}&scheme=http&region=us-east-1"
+    proxy.wrong = "twice"
+    assert (crawler.crawl(root).files, crawler.seen("s.t")["rows"]) == (7, 21)
+    proxy.wrong = ""
     assert crawler.crawl(root).attempts == 0
 
 

@@ -67,6 +67,29 @@ def test_a_crawl_that_finds_nothing_new_leaves_no_record(crawler: Crawler) -> No
     assert names == sorted(names, reverse=True)
 
 
+def test_a_data_set_that_the_catalog_cannot_take_makes_no_record_at_each_crawl(crawler: Crawler) -> None:
+    """Each crawl took it for new: its name is a view's, its type changed, its table is being dropped in steps."""
+    store = crawler.store
+    for name in "abc":
+        crawler.lake.parquet(f"s/{name}/1.parquet", {"x": [1]})
+    store.views.create("lake.main.s.a", parents=True, representations=[ms.SQL("spark", "SELECT 1")])
+    crawler.crawl()
+    crawler.lake.parquet("s/b/1.parquet", {"x": ["text"]})
+    drop = store.tables.begin_drop(crawler.table("s.c"))
+    crawler.lake.parquet("s/c/2.parquet", {"x": [1]})
+    assert len(crawler.crawl(on_type_change="fail").failures) == 3
+    writes = crawler.writes()
+    assert len(crawler.crawl(on_type_change="fail").failures) == 3
+    assert crawler.writes() == writes
+    drop.roll_back()
+    store.views.drop("lake.main.s.a")
+    assert crawler.crawl(on_type_change="widen").failures == ()
+    assert [crawler.seen(f"s.{name}")["files"] for name in "abc"] == [1, 1, 2]
+    writes = crawler.writes()
+    crawler.crawl(on_type_change="widen")
+    assert crawler.writes() == writes
+
+
 def test_a_record_is_bounded(crawler: Crawler) -> None:
     for number in range(150):
         crawler.lake.text(f"s/{'long' * 30}{number}.csv", b"\x00")

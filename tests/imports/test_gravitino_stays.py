@@ -482,3 +482,54 @@ def test_all_is_read_at_one_instant_and_nobody_else_reads_the_journal(
             ["orders"],
             [],
         )
+
+
+@pytest.mark.parametrize(
+    ("table", "wanted", "changed"),
+    [
+        ("partition_statistic_meta", {"table_id": 1000}, {"partition_name": "id=2"}),
+        ("partition_statistic_meta", {"table_id": 1000}, {"table_id": 9999}),
+        ("model_version_alias_rel", {"model_id": 1400}, {"model_version_alias": "other"}),
+        ("model_version_alias_rel", {"model_id": 1400}, {"model_version": 0}),
+        ("model_version_alias_rel", {"model_id": 1400}, {"deleted_at": 9}),
+        ("job_template_meta", {"job_template_id": 70}, {"job_template_name": "tell"}),
+    ],
+)
+def test_it_follows_what_is_renamed_and_gone_in_a_part(
+    sqlite_url: str, source: str, tmp_path: Path, table: str, wanted: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    """Of an entity that stays. The import ended with an error, or its contents differed for ever."""
+    with world(source, NEWEST) as there:
+        there.fill()
+    run(sqlite_url, source, tmp_path)
+    with world(source) as there:
+        there.set(table, wanted, **changed)
+    assert run(sqlite_url, source, tmp_path).same
+    assert run(sqlite_url, source, tmp_path).written == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "wanted", "changed", "there_is"),
+    [
+        ("schema_meta", {"schema_id": 100}, {"properties": "{"}, {"schema": 1}),
+        ("catalog_meta", {"catalog_id": 10}, {"type": "odd"}, {"catalog": 1}),
+        ("job_run_meta", {"job_run_id": 80}, {"job_template_id": None}, {"job": 0}),
+    ],
+)
+def test_a_damaged_row_above_others_ends_no_import(
+    sqlite_url: str,
+    source: str,
+    tmp_path: Path,
+    table: str,
+    wanted: dict[str, Any],
+    changed: dict[str, Any],
+    there_is: dict[str, int],
+) -> None:
+    """What lies below is left out with it, also where a role or a tag leads there."""
+    with world(source, NEWEST) as there:
+        _without_keys(there)
+        there.fill()
+        there.set(table, wanted, **changed)
+    report = run(sqlite_url, source, tmp_path)
+    assert {kind: report.counts.get(kind, 0) for kind in there_is} == there_is
+    assert (report.same, report.problems()["unreadable"], report.counts["role"]) == (True, 1, 1)

@@ -83,6 +83,15 @@ def test_the_end_of_a_long_output_is_kept(store: ms.Store) -> None:
     assert done.output.endswith("the end\n")
 
 
+def test_an_output_takes_the_room_that_its_command_leaves(store: ms.Store) -> None:
+    """The end of the job could not be written: it held its worker for ever, and the end of its server."""
+    variables = {f"V{n}": "x" * 100_000 for n in range(8)}
+    done = run(store, "/bin/sh", "-c", "yes | tr 'y\\n' '\\1\\2' | head -c 65536; echo end", environments=variables)
+    assert done.status == "succeeded"
+    assert done.output.endswith("end\n")
+    assert len(done.output) > 1000
+
+
 def test_a_long_output_gives_its_room_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk is not filled by what nobody reads; what is kept is the end all the same."""
     monkeypatch.setattr("metastore.jobs.process._MOST_LOG", 1 << 20)
@@ -298,6 +307,18 @@ def test_a_command_that_stops_its_guard_ends(tmp_path: Path, ends: Callable[[Pro
     ends(process)
     assert process.wait(20.0)
     process.close()
+
+
+def test_a_stopped_guard_ends_its_command_when_its_server_is_killed(tmp_path: Path) -> None:
+    """Nothing continued the guard: the command ran on, beside its second run on another server."""
+    pid = tmp_path / "pid"
+    words = ["sh", "-c", f"echo $$ > {pid}; kill -STOP $PPID; exec sleep 60"]
+    program = f"import subprocess; subprocess.Popen({[sys.executable, str(GUARD), '--', *words]}, stdin=-1).wait()"
+    with subprocess.Popen([sys.executable, "-c", program]) as server:
+        children = psutil.Process(server.pid).children
+        assert wait_until(lambda: [one.status() for one in children()] == [psutil.STATUS_STOPPED], 20.0)
+        server.kill()
+    assert wait_until(lambda: not _runs(int(pid.read_text())), 10.0)
 
 
 def test_a_guard_that_stays_stopped_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
 import metastore as ms
-from metastore.jobs import submit
+from metastore.jobs import WorkerPool, submit
 from metastore.jobs.queue import Queue
+from metastore.kinds.kind import MAX_DOC, to_json
+from tests.servers.process import wait_until
 
 Act = Callable[[ms.Store], object]
 
@@ -63,3 +67,46 @@ def test_a_queued_job_keeps_its_command_whatever_becomes_of_its_template() -> No
         assert (job.command["executable"], list(job.command["arguments"])) == ("echo", ["hello"])
         assert bob.jobs.cancel(job).status == "cancelled"
         assert store.verify() == []
+
+
+def test_a_look_that_fails_is_repeated(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue was taken as read, and the jobs that were there before were never run."""
+    with ms.open(sqlite_url, principal="ann") as store:
+        store.metalakes.create("lake")
+        store.job_templates.create("lake.t", type="shell", executable="true")
+        first = submit(store, "lake.t")
+        queue = Queue(store)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(store.jobs), "list", _away)
+            with pytest.raises(ms.BackendUnavailable):
+                queue.look()
+        queue.look()
+        assert first.id in queue
+        store.metalakes.disable("lake")
+        with monkeypatch.context() as patch:
+            patch.setattr(type(store.metalakes), "list", _away)
+            with pytest.raises(ms.BackendUnavailable):
+                queue.look()
+        queue.look()
+        assert first.id not in queue
+
+
+def _away(*_: object, **__: object) -> NoReturn:
+    raise ms.BackendUnavailable("the database is away")
+
+
+def test_a_job_that_cannot_be_started_holds_up_no_other_one(sqlite_url: str) -> None:
+    """One that is damaged, and one whose document is full, kept all jobs of all servers from running."""
+    with ms.open(sqlite_url, principal="ann") as store:
+        store.metalakes.create("lake")
+        store.job_templates.create("lake.t", type="shell", executable="true")
+        damaged = submit(store, "lake.t")
+        rest = MAX_DOC - len(to_json({**damaged.doc, "command": {"executable": "true", "arguments": [""]}}))
+        full = store.jobs.create("lake.full", template="t", command={"executable": "true", "arguments": ["x" * rest]})
+        job = submit(store, "lake.t")
+        with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as rows:
+            rows.execute("UPDATE entity SET doc = '{' WHERE id = ?", (damaged.id,))
+        rows.close()
+        with WorkerPool(store, workers=1):
+            assert wait_until(lambda: store.jobs.load(job).status == "succeeded", 20.0)
+        assert store.jobs.load(full).status == "queued"

@@ -1,6 +1,7 @@
 """Every wrong answer at every request of the protocol (field cases 42, 43, 50), in front of a real S3 server.
 
-A wrong answer is a status (409, 412, 429, 500, 503) or a cut connection, with the request applied or not.
+A wrong answer is a status (403, 404, 409, 412, 429, 500, 503), an empty 200 or a cut connection, with the request
+applied or not.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from tests.servers.s3 import S3Server
 pytestmark = pytest.mark.one_in(3)
 
 TTL, LONG = 30.0, 60.0
-FAULTS = [Fault(status, applied) for status in (409, 412, 429, 500, 503, None) for applied in (False, True)]
+FAULTS = [Fault(status, applied) for status in (403, 404, 409, 412, 429, 500, 503, None) for applied in (False, True)]
+FAULTS += [Fault(200, applied, body=b"") for applied in (False, True)]
 FEW = [Fault(409), Fault(412), Fault(429), Fault(500, applied=True), Fault(None), Fault(None, applied=True)]
 SHORT = 3.0
 
@@ -225,6 +227,37 @@ def test_50_wrong_answers_while_one_waits(fresh: Callable[[], Setting], fault: F
             assert isinstance(result, ms.Lease)
             assert result.token == 2
             check(s, "wait", result)
+
+
+def test_an_answer_that_is_final_is_believed_after_some_more(fresh: Callable[[], Setting]) -> None:
+    """A bucket that is not there, and a proxy that answers for it: no request is sent without end."""
+    for fault, word in ((Fault(404), "no such bucket"), (Fault(403), "denies"), (Fault(200, body=b""), "no ETag")):
+        s = fresh()
+        method = "PUT" if fault.status == 404 else "GET"  # no lock file: that is an answer
+        s.proxy.answer(fault, method=method, times=math.inf)
+        s.proxy.seen.clear()
+        with pytest.raises(ms.BackendUnavailable, match=word):
+            s.mine.acquire("job", ttl=TTL)
+        assert [one for one, *_ in s.proxy.seen].count(method) == 5
+        assert s.time.monotonic() < 1002.0
+
+
+def test_an_object_that_is_no_lock_file_at_one_look_is_read_again(
+    fresh: Callable[[], Setting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = fresh()
+    lease = theirs(s)
+    book: Any = s.mine._book
+    get, torn = book._cells._objects.get, [b"", b"<html>Sign in</html>"]
+
+    def getting(key: str) -> Any:
+        found = get(key)
+        return found._replace(data=torn.pop()) if torn and found is not None else found
+
+    monkeypatch.setattr(book._cells._objects, "get", getting)
+    holder = s.mine.holder("job")
+    assert holder is not None
+    assert (holder.token, torn) == (lease.token, [])
 
 
 def test_43_an_unknown_answer_to_a_renewal_is_tried_again_until_its_own_deadline(fresh: Callable[[], Setting]) -> None:

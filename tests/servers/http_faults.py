@@ -32,6 +32,7 @@ class Fault:
     applied: bool = False
     late: bool = False
     """The request is kept until :meth:`HttpFaults.deliver`."""
+    body: bytes = b"<Error><Code>Injected</Code></Error>"
 
 
 @dataclass
@@ -135,7 +136,8 @@ class HttpFaults:
             handler.close_connection = True
             return
         if fault is not None or answer is None:
-            answer = (status, {"Content-Type": "application/xml"}, b"<Error><Code>Injected</Code></Error>")
+            body = Fault(status).body if fault is None else fault.body
+            answer = (status, {"Content-Type": "application/xml"}, body)
         self._send(handler, *answer)
 
     def _fault(self, method: str) -> Fault | None:

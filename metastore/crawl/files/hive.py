@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, Final
+from unicodedata import normalize
 from urllib.parse import unquote
 
 __all__ = ["NULL", "Keys", "key_type", "odd_values", "parse_key", "partition_parts", "typed"]
@@ -33,7 +34,7 @@ def parse_key(folder: str) -> tuple[str, str] | None:
     key, equals, value = folder.partition("=")
     if not equals or not key:
         return None
-    return unquote(key), unquote(value) or NULL
+    return normalize("NFC", unquote(key)), unquote(value) or NULL  # columns have names in this form
 
 
 def partition_parts(parts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

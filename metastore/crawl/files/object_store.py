@@ -101,7 +101,7 @@ class _Folders:
 
     def add(self, objects: Iterable[Any], inside: str) -> None:
         """Add the files among ``objects``, whose paths are below ``inside``."""
-        objects = list(objects)
+        objects = {(info.path, info.type): info for info in objects}.values()  # a page may have come twice
         folders = {info.path.rstrip("/") for info in objects if info.type == FileType.Directory}
         start = len(inside.rstrip("/")) + 1 if inside else 0
         files = [

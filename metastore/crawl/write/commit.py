@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -131,6 +132,8 @@ class _Task:
     there: dict[Names, str | None] = field(default_factory=dict)
     claims: dict[Names, str] = field(default_factory=dict)
     unused: list[tuple[str, str | None]] = field(default_factory=list)
+    refused: list[tuple[str, str | None]] = field(default_factory=list)
+    """The data sets that the catalog cannot take, such as those whose name is taken."""
     unseen: set[str] = field(default_factory=set)
 
     def look(self, paths: Iterable[Names]) -> None:
@@ -182,6 +185,9 @@ def commit_groups(
         return
     yield from failures
     yield from _settle_or_write(task, _unclaimed(task, datasets, states))
+    if task.refused and not dry_run:
+        with suppress(MetastoreError):  # else the next crawl takes them for new
+            catalog.note_unused(groups[0][0].table, task.refused)
 
 
 def _shapes(task: _Task, groups: Sequence[Group]) -> tuple[list[Dataset], list[Failure]]:
@@ -231,6 +237,7 @@ def _unclaimed(task: _Task, datasets: Sequence[Dataset], states: Sequence[Catalo
             yield dataset, state
         else:
             path = format_path(dataset.path)
+            task.refused.append((dataset.location, dataset.signature))
             yield Failure(dataset.location, f"would be {path}, which is the table of {owner} already")
 
 
@@ -250,7 +257,7 @@ def _settle_or_write(task: _Task, wishes: Iterable[Wish | Failure]) -> Iterator[
             state.check()
             plan = task.decide(dataset)(state.table)
         except PlanError as error:
-            yield from _failed(dataset, state, _line(error))
+            yield from _refused(task, dataset, state, error)
             continue
         if task.dry_run or task.catalog.is_settled(dataset, state, plan):
             names = state.table.names if state.table else dataset.path
@@ -334,7 +341,7 @@ class _Writer:
             self.lost = error
             yield from _failed(dataset, state, f"could not be written: {_line(error)}")
         except (PlanError, MetastoreError) as error:
-            yield from _failed(dataset, state, _line(error))
+            yield from _refused(self.task, dataset, state, error)
 
 
 def _rows(dataset: Dataset, done: Applied, dry_run: bool = False) -> Iterator[Row]:
@@ -367,6 +374,11 @@ def _overtaken(dataset: Dataset, state: CatalogState) -> Iterator[Row]:
     if table is not None and state.source is not None:
         yield unchanged(state.source, path, table.version)
     yield Note(path, "another crawl listed it later; what that crawl wrote stays")
+
+
+def _refused(task: _Task, dataset: Dataset, state: CatalogState, error: Exception) -> Iterator[Row]:
+    task.refused.append((dataset.location, dataset.signature))
+    yield from _failed(dataset, state, _line(error))
 
 
 def _failed(dataset: Dataset, state: CatalogState, reason: str) -> Iterator[Row]:

@@ -18,7 +18,7 @@ from metastore.imports.gravitino.report import Report
 from metastore.imports.gravitino.target import Contents, Owned, Related, contents_of_store
 from metastore.imports.gravitino.values import Key
 from metastore.kinds.origin import ORIGIN
-from metastore.kinds.registry import kind_named
+from metastore.kinds.registry import OWNED_KINDS, kind_named
 from metastore.managers.owned import OwnedManager
 from metastore.names import format_path
 
@@ -185,12 +185,14 @@ def detach_the_gone(store: Store, lease: Lease, source: Contents, target: Conten
 def _remove(store: Store, lease: Lease, one: Owned, owner: Any) -> bool:
     if one.kind == "model_version":
         return store.models.drop_version(owner, int(one.name), lease=lease)
-    if one.kind in ("statistic", "partition_statistic"):
-        partition = one.name if one.kind == "partition_statistic" else None
-        names = [one.name] if partition is None else list(store.statistics.of(owner, partition=partition))
-        return store.statistics.remove(owner, names, partition=partition, lease=lease) > 0
+    if one.kind == "statistic":
+        return store.statistics.remove(owner, [one.name], lease=lease) > 0
     if one.kind == "partition":
         return store.partitions.drop(owner, one.name, lease=lease)
+    if one.kind == "partition_statistic":
+        rows: OwnedManager[Any] = OwnedManager(store._session, OWNED_KINDS[one.kind], kind_named(owner.kind))  # noqa: SLF001  (no manager removes a whole row)
+        rows.put_many(owner, (), [one.name], lease=lease)
+        return True
     return False  # an origin is dropped with its entity
 
 

@@ -79,9 +79,7 @@ def _made(
         key = (shape.kind, shape.key(row))
         thing = read_one(shape, row, {word: some.get(key[1], []) for word, some in parts.items()})
         names = tree.names[key]
-        if names[:-1] and not _parent_is_there(tree, key[0], row):
-            tree.forget(key)
-        elif isinstance(thing, str):
+        if isinstance(thing, str):
             report.find("unreadable", f"{shape.kind} {'.'.join(names)} ({key[1]}): {thing}")
             tree.forget(key)
         else:
@@ -104,13 +102,7 @@ def read_one(shape: Shape, row: Row, parts: dict[str, list[Row]]) -> Thing | str
         return f"its row or the rows of its versions are damaged ({type(error).__name__}: {error})"
 
 
-def _parent_is_there(tree: Tree, kind: str, row: Row) -> bool:
-    above = "metalake" if kind == "catalog" or kind in {s.kind for s in BELOW_METALAKE} else "catalog"
-    above = "schema" if kind in {s.kind for s in BELOW_SCHEMA} else above
-    return (above, int(row[f"{above}_id"])) in tree.names
-
-
-def _parts(shape: Shape, source: Source, rows: Iterable[Row]) -> dict[str, dict[int, list[Row]]]:
+def _parts(shape: Shape, source: Source, rows: Sequence[Row]) -> dict[str, dict[int, list[Row]]]:
     """Return the rows of other tables that belong to these rows, by word and id."""
     ids = [shape.key(row) for row in rows]
     parts = {w: source.newest(table, f"{shape.prefix}_id", ids, version) for w, (table, version) in shape.parts.items()}
@@ -118,10 +110,18 @@ def _parts(shape: Shape, source: Source, rows: Iterable[Row]) -> dict[str, dict[
         parts["statistic"] = source.newest("statistic_meta", "metadata_object_id", ids, "statistic_name")
         parts["partition"] = source.newest("partition_statistic_meta", "table_id", ids, "partition_name")
     if shape.kind == "job":
-        wanted = sorted({int(row["job_template_id"]) for row in rows})
-        templates = source.newest("job_template_meta", "job_template_id", wanted, "job_template_id")
-        parts["template"] = {shape.key(row): templates.get(int(row["job_template_id"]), []) for row in rows}
+        of = {shape.key(row): _template_of(row) for row in rows}
+        templates = source.newest("job_template_meta", "job_template_id", sorted(set(of.values())), "job_template_id")
+        parts["template"] = {key: templates.get(template, []) for key, template in of.items()}
     return parts
+
+
+def _template_of(job: Row) -> int:
+    """Return the id of a job's template; -1, which no template has, for a damaged row."""
+    try:
+        return int(job["job_template_id"])
+    except DAMAGED:
+        return -1
 
 
 def _statistics(

@@ -94,9 +94,14 @@ class Tree:
             self.left.add(key)
 
     def forget(self, key: Key) -> None:
-        """Leave out an entity that cannot be read."""
-        self.names.pop(key, None)
-        self.left.add(key)
+        """Leave out an entity that cannot be read, and all below it."""
+        names, lost = self.names.get(key, ()), [key]
+        if key[0] in ("metalake", "catalog", "schema"):
+            depth = len(names)
+            lost += [other for other, at in self.names.items() if len(at) > depth and at[:depth] == names]
+        for one in lost:
+            self.names.pop(one, None)
+            self.left.add(one)
 
     def ids(self, kind: str) -> set[int]:
         """Return the ids of all entities of a kind."""

@@ -23,7 +23,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.field import doc_field
 from metastore.kinds.job.template import clean_parts, clean_type
 from metastore.kinds.json_object import clean_json_object
-from metastore.kinds.kind import COMMON_CHANGES, Kind
+from metastore.kinds.kind import COMMON_CHANGES, MAX_DOC, Kind, to_json
 from metastore.names import clean_text, format_path
 from metastore.plain import read_only
 
@@ -74,7 +74,7 @@ class Job(Entity):
     An import over an existing job never takes back progress: a job that has ended does not run again.
     """
 
-    template: str = doc_field(partial(clean_text, what="a template's name"), fixed=True)
+    template: str = doc_field(partial(clean_text, what="a template's name"))
     type: Literal["shell", "spark"] = doc_field(clean_type, default="shell", fixed=True)
     command: Mapping[str, Any] = doc_field(clean_parts, default=_NOTHING, decode=read_only)
     """The parts of the template with its placeholders replaced."""
@@ -144,6 +144,8 @@ class FinishJob(EntityChange):
             raise InvalidArgument(f"a job ends with one of {', '.join(ENDED)}, not {shown(self.status)}")
         doc.update(status=self.status, finished_at=self.at, exit_code=self.exit_code)
         doc["output"] = clean_text(self.output, "a job's output")[-MAX_OUTPUT:]
+        while doc["output"] and len(to_json(doc)) > MAX_DOC:  # a long command leaves less room
+            doc["output"] = doc["output"][len(doc["output"]) // 2 + 1 :]
 
 
 @dataclass(frozen=True)

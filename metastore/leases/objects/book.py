@@ -76,7 +76,7 @@ class ObjectBook:
                 self._notes.check(name)
         if len(want.names) > 1:  # read all first: to take a lease and release it again disturbs others
             for name in want.names:
-                refusal = self._held(name, self._cells.read(name, ends)) or self._waited_for(name, want, ends)
+                refusal = self._held(name, self._cells.glance(name, ends)) or self._waited_for(name, want, ends)
                 if refusal is not None:
                     return refusal
         grants: list[Grant] = []
@@ -241,7 +241,7 @@ class ObjectBook:
     def break_(self, name: str) -> bool:
         ends = self._ends()
         while True:
-            file = self._cells.read(name, ends)
+            file = self._cells.glance(name, ends)
             if self._notes is not None and file is not None:
                 if self._is_unfenced(file, self._notes.place(name, ends)):
                     self._end_older(name)

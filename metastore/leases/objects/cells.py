@@ -6,7 +6,8 @@ applied. So the function recognises a write that was applied and answered with 5
 a lost race. No decision relies on an answer that another process's write may have caused.
 
 A write may start from a version that this process wrote or read before, which saves a read: that version is the
-condition of the write. A decision not to write always relies on a fresh read.
+condition of the write. A decision not to write always relies on a fresh read. An answer that a proxy may give by
+mistake is asked for again: that there is no lock file, before a decision relies on it; an object that is not one.
 
 A write without an answer may still be on its way when the call gives up. It is applied to exactly the version that it
 was made for, or not at all. Its nonce is kept (:meth:`Cells.abandoned`), so this process knows that nobody holds the
@@ -71,9 +72,13 @@ class Cells:
         """Whether the write with this nonce was abandoned."""
         return nonce in self._abandoned
 
+    def glance(self, name: str, ends: float) -> LockFile | None:
+        """Return the lock file as one answer shows it; None: it says that there is none."""
+        return self._read(name, Effort(self._clock, self._place, ends)).file
+
     def read(self, name: str, ends: float) -> LockFile | None:
         """Return the present lock file; None: it does not exist."""
-        return self._read(name, Effort(self._clock, self._place, ends)).file
+        return self.change(name, lambda file, *_: Done(file), ends)
 
     def change(self, name: str, decide: Decide[T], ends: float) -> LockFile | T:
         """Write the lock file that ``decide`` returns, and return it; or return its answer, based on a fresh read.
@@ -83,10 +88,11 @@ class Cells:
         effort = Effort(self._clock, self._place, ends)
         tried: set[str] = set()
         seen = self._seen.get(name)
-        fresh = seen is None
+        fresh, absent = seen is None, 0
         try:
             seen = seen or self._read(name, effort)
             while True:
+                absent = absent + fresh if seen.file is None else 0
                 nonce = self._clock.operation_id().hex
                 plan = decide(seen.file, tried, nonce)
                 if not isinstance(plan, Done):
@@ -94,7 +100,7 @@ class Cells:
                     tried.add(nonce)
                     if self._written(name, plan, seen.etag, effort, fresh):
                         return plan
-                elif fresh:
+                elif fresh and absent != 1:
                     return plan.answer
                 seen, fresh = self._read(name, effort), True
         except BaseException:
@@ -131,7 +137,11 @@ class Cells:
                 continue
             if stored is None:
                 return _Seen(None, None)
-            file = self._form.decode(name, stored.data, f"{self._place}/{key}")
+            try:
+                file = self._form.decode(name, stored.data, f"{self._place}/{key}")
+            except BackendUnavailable as error:
+                effort.pause(Unsettled("not a lock file", error))
+                continue
             self._note(file)
             return _Seen(file, stored.etag)
 
@@ -139,12 +149,11 @@ class Cells:
         self, keys: Iterable[str], ends: float, damaged: Callable[[MetastoreError], object] | None
     ) -> Iterator[LockFile]:
         """Yield the lock files with these keys; ``damaged`` gets the errors of unreadable ones (None: raise them)."""
-        effort = Effort(self._clock, self._place, ends)
         for key in keys:
             if not key.endswith(".json") or "/" in key:
                 continue
             try:
-                file = self._look(key, None, effort).file
+                file = self._look(key, None, Effort(self._clock, self._place, ends)).file
                 if file is not None and self._form.key(file.name) != key:
                     raise unreadable(f"{self._place}/{key}", f"it is the lock file of {file.name!r}")
             except (BackendUnavailable, MigrationNeeded) as error:

@@ -8,8 +8,8 @@ condition. Here, each call sends one request, and reports what is known afterwar
   process's own write, which the network sent twice: read the object;
 * :class:`Unsettled`: the outcome is unknown: read the object, again if that fails.
 
-A permanent error (no permission, no such bucket) raises BackendUnavailable at once. Its text never contains the
-library's message, which may hold a signed URL.
+A permanent error (no permission, no such bucket) is Unsettled, too, with a ``final`` error: a proxy may give such an
+answer once. No text contains the library's message, which may hold a signed URL.
 """
 
 from __future__ import annotations
@@ -43,7 +43,14 @@ class ConditionFailed(Exception):
 
 
 class Unsettled(Exception):
-    """There was no answer, or one that leaves the outcome open."""
+    """There was no answer, or one that leaves the outcome open.
+
+    ``final``: the error to raise if the same answer comes again and again.
+    """
+
+    def __init__(self, what: str | None, final: BackendUnavailable | None = None) -> None:
+        super().__init__(what)
+        self.final = final
 
 
 class Objects(Protocol):
@@ -92,7 +99,7 @@ class ObstoreObjects:
         except Exception as error:  # noqa: BLE001  (_explain classifies every error)
             self._explain(error)
         if etag is None:
-            raise BackendUnavailable(f"{self._place} returns no ETag for its objects; leases need one")
+            raise Unsettled("no ETag", BackendUnavailable(f"{self._place} returns no ETag; leases need one"))
         return Found(data, etag)
 
     def put(self, key: str, data: bytes, etag: str | None) -> str | None:
@@ -133,7 +140,8 @@ class ObstoreObjects:
             self._explain(error)
 
     def _no_bucket(self) -> NoReturn:
-        raise BackendUnavailable(f"{self._place}: there is no such bucket; create it, or correct the URL") from None
+        final = BackendUnavailable(f"{self._place}: there is no such bucket; create it, or correct the URL")
+        raise Unsettled("HTTP 404", final) from None
 
     def _explain(self, error: Exception, *, writing: bool = False) -> NoReturn:
         from obstore import exceptions  # noqa: PLC0415  (a store is open, so it is loaded already)
@@ -142,10 +150,11 @@ class ObstoreObjects:
             raise ConditionFailed from None
         status = matched[1] if (matched := _STATUS.search(str(error))) else None
         if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
-            raise BackendUnavailable(
+            final = BackendUnavailable(
                 f"{self._place} denies access ({status or 'no permission'}): leases need credentials that may get, "
                 "put, list and delete objects there"
-            ) from None
+            )
+            raise Unsettled(f"HTTP {status}", final) from None
         if isinstance(error, NotImplementedError | exceptions.NotSupportedError):
             raise BackendUnavailable(f"{self._place} has no conditional writes; leases need them") from None
         if isinstance(error, exceptions.BaseError | OSError):

@@ -10,6 +10,8 @@ __all__ = ["Effort"]
 
 _BASE, _CAP = 0.01, 1.0
 """Full jitter: each wait is a random time up to ``min(_CAP, _BASE * 2 ** n)`` seconds."""
+_DOUBTED = 5
+"""How many answers that have a final error a call gets before it raises that error."""
 
 
 class Effort:
@@ -17,7 +19,7 @@ class Effort:
 
     def __init__(self, clock: Clock, place: str, ends: float) -> None:
         self._clock, self._place, self._ends = clock, place, ends
-        self._waits = 0
+        self._waits = self._finals = 0
         self._trouble: Unsettled | None = None
 
     def check(self) -> None:
@@ -26,8 +28,15 @@ class Effort:
             raise self._over()
 
     def pause(self, trouble: Unsettled | None = None) -> None:
-        """Wait before the next request; ``trouble`` is the last one's error. Raises the errors of :meth:`check`."""
+        """Wait before the next request; ``trouble`` is the last one's error.
+
+        Raises the errors of :meth:`check`, and the final error of an answer that comes again and again.
+        """
         self._trouble = trouble
+        if trouble is not None and trouble.final is not None:
+            self._finals += 1
+            if self._finals == _DOUBTED:
+                raise trouble.final
         wait = self._clock.uniform(0.0, min(_CAP, _BASE * 2.0 ** min(self._waits, 60)))
         self._waits += 1
         if self._clock.monotonic() + wait >= self._ends:

@@ -101,10 +101,11 @@ class Places:
         except (ValueError, KeyError, TypeError, RecursionError):
             form, found = None, None
         if form != _FORMAT or not isinstance(found, str) or len(found) != ID:
-            raise BackendUnavailable(
+            final = BackendUnavailable(
                 f"{self._url}/{key} does not hold the id of this place: put it back from a copy, or from the field "
                 '"place" of a lock file beside it'
             )
+            raise Unsettled("not the id of a place", final)
         return found
 
 
