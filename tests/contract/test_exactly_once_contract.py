@@ -160,7 +160,7 @@ def test_an_id_that_only_an_error_told_of_another_deed(ground: Ground, name: str
     first = CALLS[name](ground, None)
     before, own = ground.dump(), list(ground.store.changes())[-1].operation_id
     assert CALLS[name](ground, own) == first
-    alike = {"create, replace": ("create", "alter"), "alter": ("create", "create, replace")}
+    alike: dict[str, tuple[str, ...]] = {"create, replace": ("create", "alter"), "alter": ("create", "create, replace")}
     alike |= {"create": ("create, replace",), "rename": ("move",), "move": ("rename",)}
     for other in DEEDS:
         if other not in (name, *alike.get(name, ())):
