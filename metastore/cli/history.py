@@ -124,6 +124,8 @@ def changes(
 
     With --json, each line is one change.
     """
+    if timeout is not None and not follow:
+        raise InvalidArgument("--timeout says when following ends; add --follow, or leave it out")
     out = console()
     with ctx.obj.open_to_search() as store:
         feed = store.changes(

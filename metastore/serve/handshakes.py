@@ -59,7 +59,7 @@ class Handshakes:
             except OSError:
                 await asyncio.sleep(_PAUSE)
                 continue
-            begun = _Handshake()
+            begun = _Handshake(accepted, self._connections)
             begun.task = self._loop.create_task(self._greet(accepted, begun))
             self._connections.add(begun)
             if len(self._connections) > self._limits.connections:
@@ -91,8 +91,8 @@ class _Handshake:
 
     task: asyncio.Task[None]
 
-    def __init__(self) -> None:
-        self._since = SYSTEM.monotonic()
+    def __init__(self, accepted: socket.socket, connections: set[Any]) -> None:
+        self._accepted, self._connections, self._since = accepted, connections, SYSTEM.monotonic()
 
     def look(self, _: float) -> float:
         """Return the time since which it waits."""
@@ -103,8 +103,10 @@ class _Handshake:
         return False
 
     def cut(self) -> None:
-        """End the connection."""
-        self.task.cancel()
+        """End the connection: the handshake fails. asyncio would go on with one whose task is cancelled too early."""
+        self._connections.discard(self)
+        with suppress(OSError):
+            self._accepted.shutdown(socket.SHUT_RDWR)
 
     shutdown = cut
 

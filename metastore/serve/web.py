@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import quote, unquote
 
 from starlette.requests import ClientDisconnect, Request
@@ -33,6 +33,8 @@ _IN_FLIGHT: Final = 64 << 20
 much. Small ones always pass: the number of connections bounds them."""
 _SLICE: Final = 256 << 10
 """How much of an answer is sent at once (bytes)."""
+_UNSENT: Final = 256 << 20
+"""How much of large answers the clients may leave untaken together (bytes)."""
 _READERS, _WRITERS = 24, 24
 """How many reads, and how many writes, run at once. They have separate threads: waiting writes delay no read."""
 _JSON: Final = ("application/json", "application/vnd.gravitino.v1+json")
@@ -108,8 +110,12 @@ class Answer:
 class _Sliced(Response):
     """A large answer, of which a slice is sent when the client has taken the one before.
 
-    Clients that take nothing share the parts, such as the metadata of one table.
+    Clients that take nothing share the parts, such as the metadata of one table. If all parts together are too large,
+    the answer whose client has taken nothing for longest is broken off.
     """
+
+    _waiting: ClassVar[dict[_Sliced, asyncio.Task[Any]]] = {}
+    """The answers under way, the one whose client has waited longest first."""
 
     def __init__(self, parts: tuple[bytes, ...], status: int, headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(None, status, headers, media_type)
@@ -117,13 +123,33 @@ class _Sliced(Response):
         self._parts = parts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for part in () if scope["method"] == "HEAD" else self._parts:
-            for begin in range(0, len(part), _SLICE):
-                body = part[begin : begin + _SLICE]
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+        """Send the answer. One that is broken off returns, so that the server closes the connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting[self] = task
+        try:
+            self._make_room()
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            for part in () if scope["method"] == "HEAD" else self._parts:
+                for begin in range(0, len(part), _SLICE):
+                    body = part[begin : begin + _SLICE]
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                    if self in self._waiting:
+                        self._waiting[self] = self._waiting.pop(self)
+            await send({"type": "http.response.body", "body": b""})
+        except asyncio.CancelledError:
+            _LOG.warning("an answer was broken off: its client did not take it")
+        finally:
+            self._waiting.pop(self, None)
+
+    def _make_room(self) -> None:
+        while len(self._waiting) > 1 and _size_together(self._waiting) > _UNSENT:
+            self._waiting.pop(next(iter(self._waiting))).cancel()
+
+
+def _size_together(answers: Iterable[_Sliced]) -> int:
+    """Return the size of the parts of answers; those that several share count once."""
+    return sum({id(part): len(part) for one in answers for part in one._parts}.values())  # noqa: SLF001
 
 
 Handler = Callable[[Call], Answer]

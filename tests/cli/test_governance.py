@@ -98,6 +98,7 @@ def test_grants(say: Say) -> None:
         "diff lake.c.s.t 1 --to 2026-11-22",
         "pin --at 2026-11-22",
         "pin --remove",
+        "changes --timeout 1",
     ],
 )
 def test_an_option_without_effect_is_refused(say: Say, words: str) -> None:

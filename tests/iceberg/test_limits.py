@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import gc
 import gzip
@@ -33,6 +34,7 @@ import metastore as ms
 from metastore.cli.app import run
 from metastore.pyiceberg import MetastoreCatalog, files
 from metastore.serve import Limits, Principals, Tls, application, limits, serve_application, server, web
+from metastore.serve.handshakes import Handshakes
 from metastore.serve.iceberg import tables
 from metastore.serve.iceberg.errors import failed, unknown_route
 from metastore.serve.limits import YIELDS
@@ -192,6 +194,36 @@ def test_handshakes_that_do_not_come_count(tmp_path: Path, monkeypatch: pytest.M
             assert httpx.get(f"https://localhost:{port}/", verify=context).status_code == 200
         assert all(is_cut(connection) for connection in silent[:32])
         assert len(one.server_state.connections) <= 8
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_handshake_that_is_cut_at_any_moment_counts_no_more(tmp_path: Path, loop: str) -> None:
+    """One that had not begun counted for ever, and stood open: nothing made room, and SIGTERM took 20 s."""
+    made = asyncio.new_event_loop if loop == "asyncio" else pytest.importorskip(loop).new_event_loop
+    context = Tls(*certificate(tmp_path, "used")).context
+
+    class Silent(asyncio.Protocol):
+        begun = None
+
+    async def cut_after(steps: int) -> set[Any]:
+        kept = set[Any]()
+        with socket.create_server(("127.0.0.1", 0)) as listener, connected(listener.getsockname()[1]) as client:
+            accepting = Handshakes(listener, Silent, context, kept, Limits())
+            while not kept:
+                await asyncio.sleep(0)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            (begun,) = kept
+            begun.cut()
+            assert await asyncio.to_thread(is_cut, client)
+            await asyncio.wait([begun.task])
+            accepting.close()
+            await asyncio.sleep(0)
+        return kept
+
+    for steps in range(4):
+        with asyncio.Runner(loop_factory=made) as runner:
+            assert runner.run(cut_after(steps)) == set()
 
 
 def test_a_server_whose_connections_all_have_work_says_so() -> None:
@@ -366,6 +398,23 @@ def test_clients_that_take_nothing_hold_a_slice_of_a_large_answer() -> None:
         assert answer.endswith(b"\r\n\r\n" + text + b"end")
         head = httpx.head(f"http://127.0.0.1:{port}/large")
         assert (head.content, head.headers["content-length"]) == (b"", str(len(text) + 3))
+
+
+def test_clients_that_take_nothing_of_different_answers_hold_a_bounded_size_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """40 clients with a list of 16 MB each took 1.6 GB."""
+    monkeypatch.setattr(web, "_UNSENT", 50 << 20)
+    routes = [web.Route("GET", ("large",), lambda _: web.Answer((bytes(16 << 20),)))]
+    with running(web.Protocol(routes, failed, unknown_route, Principals())) as (_, port), ExitStack() as stack:
+        clients = list[socket.socket]()
+        for number in range(5):
+            clients.append(stack.enter_context(connected(port)))
+            clients[-1].sendall(b"GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            clients[-1].recv(1)
+            assert wait_until(lambda: len(web._Sliced._waiting) == min(number + 1, 3), WAITS)  # noqa: B023
+        taken = [sum(map(len, iter(partial(one.recv, 1 << 20), b""))) > 16 << 20 for one in clients]
+    assert taken == [False, False, True, True, True]
 
 
 def test_a_server_leaves_its_modules_to_no_collection(monkeypatch: pytest.MonkeyPatch) -> None:
