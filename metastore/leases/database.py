@@ -168,7 +168,7 @@ class DatabaseBook:
     def _freed(self, what: str, send: Callable[[UUID], int | Conflicted | Unknown]) -> bool:
         """Free leases: ``send`` gets the operation's id. Raises OutcomeUnknown if an answer was lost, and none came."""
         # one id for all attempts, so that a retry cannot break the next holder's lease
-        operation_id, lost = self._session.clock.operation_id(), list[Unknown]()
+        operation_id, lost = self._session.clock.operation_id(), list[UUID]()
 
         def attempt() -> bool:
             answer = send(operation_id)
@@ -177,16 +177,12 @@ class DatabaseBook:
             if isinstance(answer, Conflicted):
                 raise Conflict(answer.cause, "other processes changed the lease at the same moment")
             if isinstance(answer, Unknown):
-                lost.append(answer)
+                lost.append(operation_id)
                 raise Conflict("lost", f"the answer was lost ({answer.reason})")
             return bool(answer)
 
-        try:
+        with _in_doubt(lost):
             return self._settled(what, attempt)
-        except (BackendUnavailable, DeadlineExceeded, RetriesExhausted) as error:
-            if lost:
-                raise OutcomeUnknown(operation_id) from error
-            raise
 
     # --- looking
 
@@ -275,9 +271,9 @@ class DatabaseBook:
         """Note the token of a lease that another book keeps, so that commits in this store can require it.
 
         ``token`` None: the lease has no token, so this store assigns the next one. Return the token that commits
-        require; None: a newer token is noted already.
+        require; None: a newer token is noted already. Raises OutcomeUnknown if an answer was lost, and none came.
         """
-        session = self._session
+        session, lost = self._session, list[UUID]()
 
         def attempt() -> LeaseToken | None:
             operation_id = session.clock.operation_id()
@@ -286,10 +282,12 @@ class DatabaseBook:
             if isinstance(answer, Conflicted):
                 raise Conflict(answer.cause, "another process noted another token at the same moment")
             if isinstance(answer, Unknown):
+                lost.append(operation_id)
                 raise Conflict("lost", "the answer was lost")  # the next attempt finds the token noted, and returns it
             return answer
 
-        return self._settled(f"note the token of {name}", attempt)
+        with _in_doubt(lost):
+            return self._settled(f"note the token of {name}", attempt)
 
     def noted(self, name: str) -> int:
         """Return the newest token of a name; 0: the name has no token."""
@@ -300,6 +298,17 @@ class DatabaseBook:
         """Return the incarnation that the newest token of a name was noted for."""
         _, rows = self._page([name], "")
         return rows[0].incarnation if rows else None
+
+
+@contextmanager
+def _in_doubt(lost: Sequence[UUID]) -> Iterator[None]:
+    """Raise OutcomeUnknown in place of an error that says that nothing was written, if an answer was lost before."""
+    try:
+        yield
+    except (BackendUnavailable, DeadlineExceeded, RetriesExhausted) as error:
+        if lost:
+            raise OutcomeUnknown(lost[-1]) from error
+        raise
 
 
 class _Place:

@@ -310,7 +310,8 @@ class Hold:
         For example ``lease.stage(table, "metadata_location", "s3://…/v7.json")``: it becomes the property ``key``. If
         the key is staged again, the newer value replaces the older one. No reader ever sees a value that a late holder
         stages; ``store.gc(clean_up=…)`` hands it over for removal. Raises LeaseLost; InvalidArgument, also for a value
-        that gc is cleaning up at this moment.
+        that gc is cleaning up at this moment. After BackendUnavailable or DeadlineExceeded the value may be staged:
+        stage it again, or another value for the key, before you publish.
         """
         if not self._staged().stage(self.tokens()[0], entity, key, value):
             raise self.lose("it has another token by now: another process took it over, or broke it")

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from itertools import product
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -224,6 +225,26 @@ def test_a_break_whose_answer_was_lost_breaks_nobody_else(proxied: tuple[Postgre
     with pytest.raises(ms.LeaseLost):
         first.renew()
     assert [event.action for event in ground.direct.leases.audit("work")] == ["acquire", "break", "acquire"]
+
+
+def test_a_noted_token_whose_answer_was_lost_is_in_doubt(
+    proxied: tuple[PostgresProxy, Ground], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server goes away behind the lost answer: an error that says that nothing was written would be false."""
+    proxy, ground = proxied
+    ground.holder.leases.holder("work")
+    pool: Any = ground.holder._session.backend.leases._pool  # type: ignore[attr-defined]
+
+    def away() -> None:
+        away_for_now = ms.BackendUnavailable("the server is away")
+        away_for_now.transient = True
+        monkeypatch.setattr(pool, "connection", Mock(side_effect=away_for_now))
+
+    monkeypatch.setattr(pool, "forget", away)
+    proxy.cut_after_send(lambda message: message[:1] in ENDS_ROUND_TRIP)
+    with pytest.raises(ms.OutcomeUnknown) as unknown:
+        ground.holder.bind(deadline=0.2).leases.mirror("elsewhere", 7, "owner", "incarnation")
+    assert ground.direct.outcome(unknown.value.operation_id).state == "committed"
 
 
 # --- nothing is answered, and nobody hangs up
