@@ -66,10 +66,10 @@ class OwnMark:
         self.other: UUID | None = None
         """The operation whose mark was in the way."""
 
-    def put(self, entity_id: int) -> None:
+    def put(self, entity_id: int, seconds: float = MARK_TTL) -> None:
         """Mark a scope, unless another operation has marked it, or other operations have their turn."""
         before, self.held = self.held, entity_id  # assigned before the call: after an interrupt, the mark may exist
-        outcome = self._backend.mark(Mark(self.id, entity_id, MARK_TTL))
+        outcome = self._backend.mark(Mark(self.id, entity_id, seconds))
         if not isinstance(outcome, Committed | Unknown):
             self.held = before
 

@@ -21,9 +21,8 @@ from metastore.operation.helping import BATCH, leads_to
 from metastore.operation.marks import OwnMark
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, Seen, running
-from metastore.port.commit import Commit, CommitOutcome, Committed
+from metastore.port.commit import Commit, CommitOutcome
 from metastore.port.conditions import ROOT_ID, Absent, Children, Expect, Listing, Newest, Relations
-from metastore.port.intents import Mark
 from metastore.port.records import ROOT, Lookup, Pending, Record
 from metastore.port.writes import Update
 from metastore.retry.runner import Conflict
@@ -80,9 +79,7 @@ class InLine:
     def _bar(self) -> None:
         """Mark the scope in which the run before has lost: not before the first read, so that calls inside may come."""
         if self._barred is not None and self._mark is not None:
-            seconds = min(max(_BARRED, 4 * self._run), _LONGEST_BAR)
-            outcome = self._session.backend.mark(Mark(self._mark.id, self._barred, seconds))
-            self._mark.held = self._barred if isinstance(outcome, Committed) else None
+            self._mark.put(self._barred, min(max(_BARRED, 4 * self._run), _LONGEST_BAR))
 
     def _take(self) -> None:
         """Wait for the turn on all entities that are known: first in the process, then among the processes."""

@@ -76,7 +76,7 @@ class Transaction(Managers):
         self._attempts = 0
         self._mark = OwnMark(session.backend, self._id)
         self._scope = ""
-        self._overlook = False
+        self._overlook = False  # it is a freeze
         self._failed = False  # the block raised an error: its reads are validated, and nothing is written
         self._carry = False  # others have announced changes to entities that it writes
         self._loan = Loan(session)
@@ -273,12 +273,12 @@ class Transaction(Managers):
             if self._line is not None:
                 self._line.leave()
             ids = [*[g.id for g in commit.guards], *[w.id for w in commit.writes if isinstance(w, Update)]]
-            conflict = mark.step_aside(ids, keep=True)
+            conflict = mark.step_aside(ids, keep=self._overlook)
             lapsed = held is not None and mark.held is None
         else:
             conflict = Conflict(cause, "changed meanwhile")
             lapsed = reactions.own_mark and mark.is_gone()
-        if lapsed:
+        if lapsed and self._overlook:
             raise self._lapsed()
         if reactions.transaction is not Reaction.RAISE:
             raise conflict
