@@ -35,6 +35,8 @@ _SLICE: Final = 256 << 10
 """How much of an answer is sent at once (bytes)."""
 _UNSENT: Final = 256 << 20
 """How much of large answers the clients may leave untaken together (bytes)."""
+_STALLED: Final = 1.0
+"""How long a client must have taken nothing of its answer before that is broken off (seconds)."""
 _READERS, _WRITERS = 24, 24
 """How many reads, and how many writes, run at once. They have separate threads: waiting writes delay no read."""
 _JSON: Final = ("application/json", "application/vnd.gravitino.v1+json")
@@ -111,11 +113,11 @@ class _Sliced(Response):
     """A large answer, of which a slice is sent when the client has taken the one before.
 
     Clients that take nothing share the parts, such as the metadata of one table. If all parts together are too large,
-    the answer whose client has taken nothing for longest is broken off.
+    the answer whose client has taken nothing for longest is broken off, if that is a second or more.
     """
 
-    _waiting: ClassVar[dict[_Sliced, asyncio.Task[Any]]] = {}
-    """The answers under way, the one whose client has waited longest first."""
+    _waiting: ClassVar[dict[_Sliced, tuple[float, asyncio.Task[Any]]]] = {}
+    """The answers under way, since when their clients take nothing; the one that has waited longest is first."""
 
     def __init__(self, parts: tuple[bytes, ...], status: int, headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(None, status, headers, media_type)
@@ -126,7 +128,7 @@ class _Sliced(Response):
         """Send the answer. One that is broken off returns, so that the server closes the connection."""
         task = asyncio.current_task()
         assert task is not None
-        self._waiting[self] = task
+        self._waiting[self] = SYSTEM.monotonic(), task
         try:
             self._make_room()
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -134,8 +136,8 @@ class _Sliced(Response):
                 for begin in range(0, len(part), _SLICE):
                     body = part[begin : begin + _SLICE]
                     await send({"type": "http.response.body", "body": body, "more_body": True})
-                    if self in self._waiting:
-                        self._waiting[self] = self._waiting.pop(self)
+                    if self._waiting.pop(self, None):
+                        self._waiting[self] = SYSTEM.monotonic(), task
             await send({"type": "http.response.body", "body": b""})
         except asyncio.CancelledError:
             _LOG.warning("an answer was broken off: its client did not take it")
@@ -144,7 +146,11 @@ class _Sliced(Response):
 
     def _make_room(self) -> None:
         while len(self._waiting) > 1 and _size_together(self._waiting) > _UNSENT:
-            self._waiting.pop(next(iter(self._waiting))).cancel()
+            first, (since, task) = next(iter(self._waiting.items()))
+            if SYSTEM.monotonic() - since < _STALLED:  # a fast client takes a slice all the time
+                break
+            del self._waiting[first]
+            task.cancel()
 
 
 def _size_together(answers: Iterable[_Sliced]) -> int:

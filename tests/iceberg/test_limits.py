@@ -405,6 +405,7 @@ def test_clients_that_take_nothing_of_different_answers_hold_a_bounded_size_toge
 ) -> None:
     """40 clients with a list of 16 MB each took 1.6 GB."""
     monkeypatch.setattr(web, "_UNSENT", 50 << 20)
+    monkeypatch.setattr(web, "_STALLED", 0.0)
     routes = [web.Route("GET", ("large",), lambda _: web.Answer((bytes(16 << 20),)))]
     with running(web.Protocol(routes, failed, unknown_route, Principals())) as (_, port), ExitStack() as stack:
         clients = list[socket.socket]()
