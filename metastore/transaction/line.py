@@ -193,9 +193,9 @@ class InLine:
     def unbar(self, operation_id: UUID) -> bool:
         """See :class:`metastore.operation.tickets.Lender`."""
         for one in (self, *self._outwards()):
-            if one._mark is not None and one._mark.id == operation_id:  # noqa: SLF001  (the same class)
+            if (mark := one._mark) is not None and mark.id == operation_id and mark.held is not None:  # noqa: SLF001
                 one._barred = None  # noqa: SLF001
-                one._mark.remove()  # noqa: SLF001
+                mark.remove()
                 return True
         return False
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import metastore as ms
+from metastore.operation.marks import OwnMark
 from metastore.port.commit import Committed
-from metastore.port.intents import FORMAT, Entry
+from metastore.port.intents import FORMAT, Entry, Mark
 from metastore.transaction.transaction import Transaction
 from tests.concurrency.checks import seed, violations
 
@@ -95,3 +97,39 @@ def test_it_does_not_wait_for_those_that_announced_something_on_what_it_moves(
         assert store.outcome(intent).state in ("pending", "cancelled")
         assert [change.version for change in store.changes() if change.action == "alter"] == [2]
         assert store.verify() == []
+
+
+def test_a_function_that_meets_anothers_mark_gives_up_its_own(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that each mark what the other needs would wait for each other until the marks end."""
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    listed, needed = store.schemas.create("m.c.listed"), store.schemas.create("m.c.needed")
+    backend, other = store._session.backend, ms.new_operation_id()
+    runs, marked = list[int](), list[bool]()
+    step_aside = OwnMark.step_aside
+
+    def is_marked() -> bool:
+        return any(one.mark is not None for one in backend.marked([listed.id]))
+
+    def aside(mark: OwnMark, *given: Any, **named: Any) -> Any:
+        conflict = step_aside(mark, *given, **named)
+        marked.append(is_marked())
+        backend.unmark(needed.id, other)
+        return conflict
+
+    def fn(tx: ms.Transaction) -> None:
+        runs.append(len(list(tx.tables.names("m.c.listed"))))
+        if len(runs) == 1:
+            caller = threading.Thread(target=store.tables.create, args=["m.c.listed.new"])
+            caller.start()
+            caller.join()
+        else:
+            assert len(runs) > 2 or is_marked()
+            monkeypatch.setattr(OwnMark, "step_aside", aside)
+            if len(runs) == 2:
+                backend.mark(Mark(other, needed.id, 30.0))
+        tx.tables.create("m.c.needed.t")
+
+    store.run(fn)
+    assert not marked[0]
+    assert runs == [0, 1]
