@@ -218,7 +218,8 @@ class Store(Timeline):
         raises LeaseLost if the holder has lost the ``lease``. ``deadline`` (seconds) applies to the commit. The
         transaction commits under ``operation_id``, so that ``outcome`` can find it. If that id was used before, the
         transaction writes nothing and raises OperationIdReused, unless the earlier call was withdrawn (it is
-        "cancelled"). ``reason``: why, for history and feed; one line of at most 200 characters.
+        "cancelled"). The block itself may meet what that call wrote, and raise EntityAlreadyExists: before you repeat
+        a transaction, ask ``outcome``. ``reason``: why, for history and feed; one line of at most 200 characters.
         """
         return Transaction(self._session, Call(principal, deadline, operation_id, lease, reason))  # type: ignore[arg-type]
 
