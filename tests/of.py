@@ -14,7 +14,7 @@ from typing import Final
 __all__ = ["OF_THE_WHOLE", "TESTS", "paths_of"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-_KERNEL: Final = ("contract", "operation", "progress", "concurrency", "unit")
+_KERNEL: Final = ("contract", "operation", "progress", "concurrency", "lost", "unit")
 
 TESTS: Final[Mapping[str, Sequence[str]]] = {
     "aio": ("aio",),

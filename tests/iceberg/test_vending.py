@@ -349,13 +349,13 @@ def test_a_token_service_that_refuses_or_says_nothing(
     request: pytest.FixtureRequest,
 ) -> None:
     """A load that asks for a key is 503, soon, and says no secret; others go on."""
-    monkeypatch.setattr(kept_keys, "_PATIENCE", 0.3)
     silent = socket.create_server(("127.0.0.1", 0))
     request.addfinalizer(silent.close)
-    for endpoint, said in (
-        (f"http://127.0.0.1:{silent.getsockname()[1]}", "did not answer within 0.3 s"),
-        (f"{s3.url}/forbidden", "refused AssumeRole of arn:aws:iam::123456789012:role/lake: AccessDenied"),
+    for endpoint, patience, said in (
+        (f"http://127.0.0.1:{silent.getsockname()[1]}", 0.3, "did not answer within 0.3 s"),
+        (f"{s3.url}/forbidden", 20.0, "refused AssumeRole of arn:aws:iam::123456789012:role/lake: AccessDenied"),
     ):
+        monkeypatch.setattr(kept_keys, "_PATIENCE", patience)
         caplog.clear()
         with (
             served(sqlite_url, lake, credentials=vendor(s3, endpoint)) as address,
