@@ -23,9 +23,9 @@ __all__ = ["Bounded"]
 
 _NUMBERS: Final = (1 << 64) - 1
 _BEGINS: Final = 100_000
-"""The limit on the number of answers at first, at most: the policy allocates memory for the full number."""
+"""The highest limit on the number of answers to begin with: the policy allocates memory for the full number."""
 _FITS: Final = 0.95
-"""If the bytes are exceeded, this share of the answers that fit stays, so that there is room for some time."""
+"""Above the limit of bytes, keep this share of the answers that would fit, so that there is room for a while."""
 _ROOMY: Final = 0.75
 """Below this share of the bytes, the number of answers may grow."""
 _GROWS: Final = 1.25

@@ -226,7 +226,7 @@ class Chain:
         run: str | None,
         led: list[Rider],
     ) -> Tell:
-        """Let all take part, commit, and return the function that answers them.
+        """Let all callers take part, commit, and return the function that answers them.
 
         ``led``: the leader's own link, with its step.
         """
@@ -243,7 +243,7 @@ class Chain:
             applied = altered is not None and altered.time is not None
             self._note(group, altered, run, ticket)
             if altered is not None and not applied:
-                # they go with the next chain, which has a ticket, and carries the announced changes
+                # the callers go with the next chain, which has a ticket, and carries the announced changes
                 lost = altered._replace(pending=altered.pending or altered.queued, queued=False)
                 later += list(group.behind(lost, None))
             self.lane.back(sorted(later, key=BY_AGE))

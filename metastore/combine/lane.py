@@ -266,7 +266,8 @@ class Lane(Generic[Q, A]):
     def _is_lost(self, handle: Handle[Q, A]) -> bool:
         """Whether a waiting request is missing in the queue: an interrupt hit the leader that put it back.
 
-        In the queue, it would be behind older requests only. (If a younger one has passed it, it is put there twice.)
+        The queue is in the order of age, so the request is missing if the first one there is younger. (If a younger one
+        has passed the request, the request is then in the queue twice.)
         """
         try:
             return self._queue[0].number > handle.number

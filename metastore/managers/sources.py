@@ -117,7 +117,7 @@ class Sources(OwnedManager[Source]):
         return tables, {id_ for id_, known in zip(ids, rows, strict=True) if known is not None and known.dropping}
 
     def figures(self, tables: Sequence[int], name: str) -> list[Statistic | None]:
-        """Return the statistic of each table that is called ``name``, or None, in one round trip."""
+        """Return the statistic ``name`` of each table, or None, in one round trip."""
         tables, name = _ids(tables), clean_text(name, "the name of a statistic")
         rows = self._session.backend.owned_by_name(tables, STATISTIC.name, [name] * len(tables)) if tables else []
         return [record and Statistic(record) for record in rows]

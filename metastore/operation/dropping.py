@@ -3,9 +3,9 @@
 A call that succeeds runs no code of this module: an entity in a drop is not live, so every read and every guard fails
 as for a dropped entity. Only a call that failed asks these questions.
 
-Two questions have two instants. Between them a rollback of the drop may bring the entity back, although it was live or
-in the drop at each moment of the call. So the second answer counts only if one snapshot shows that the name is neither
-live nor in a drop, below the same parents. Else :class:`LookAgain` is raised.
+Two questions have two instants. If a rollback of the drop brings the entity back between them, both answers miss it,
+although it was live or in the drop at each moment. So the second answer counts only if one snapshot shows that the name
+is neither live nor in a drop, below the same parents. Else :class:`LookAgain` is raised.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class OwnMark:
             self.held = before
 
     def remove(self) -> None:
-        """Remove the mark, if there is one. It ends by itself if this fails."""
+        """Remove the mark, if there is one. If that fails, the mark expires by itself."""
         held, self.held = self.held, None
         if held is not None:
             self._backend.unmark(held, self.id)

@@ -53,7 +53,7 @@ class _Mode(Enum):
     GUESSED = auto()
     """The store remembers them, and a transaction uses them: its reads must have the same scope version."""
     IN_TRANSACTION = auto()
-    """The transaction has read them, and validates that."""
+    """The transaction has read them; its commit validates that read."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,10 @@ class Lender(Protocol):
         """
 
     def outdate(self) -> None:
-        """Let the functions read again what they have not read yet: a call inside of them may change it."""
+        """Forget the entities with which the functions' turns began: a call inside of them may change these.
+
+        So a function's first read of such an entity asks the database.
+        """
 
     def unbar(self, operation_id: UUID) -> bool:
         """Remove the mark of this operation, if it is one of the functions: a call inside of them needs the scope."""

@@ -91,7 +91,7 @@ def _at_once(
     plans, first = [plan], plan.at
 
     def go_back(tx: Transaction) -> Plan:
-        number_in(session.backend, there)  # another server may have taken over, and lack it
+        number_in(session.backend, there)  # raises if another server has taken over that lacks this position
         if plans[-1].tried or plans[-1].run != session.backend.origin.run:
             plans.append(planned(session, target, kind, to, until=first))
         plans[-1].tried = True

@@ -125,7 +125,7 @@ class Batch(NamedTuple):
 
     @property
     def operations(self) -> list[UUID]:
-        """The operation ids of all of them."""
+        """The operation ids of all writes."""
         steps = [step.operation_id for one in self.alters for step in one.steps]
         return [one.operation_id for one in (*self.inserts, *self.updates)] + steps
 
@@ -157,8 +157,8 @@ class Batches(Protocol):
         """
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:
-        """Apply each of these independently of the others, in one transaction. One attempt.
+        """Apply the writes of a batch in one transaction, each independently of the others. Make one attempt.
 
-        ``patience``: how long to wait for others' locks, in milliseconds, before it gives up with "busy" and applies
-        nothing; 0: skip locked rows. Conflicted: it applied nothing.
+        ``patience``: how long to wait for others' locks, in milliseconds, before the batch gives up with "busy" and
+        applies nothing; 0: skip locked rows. Conflicted: nothing was applied.
         """

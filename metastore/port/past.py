@@ -1,6 +1,6 @@
 """The port for the past: rows as they were at a position, pins that keep them, consumers of the feed.
 
-A read of the past sees the tables as a replay of the feed up to the position gives them. A commit of several rows
+A read of the past sees the tables as a replay of the feed up to the position makes them. A commit of several rows
 counts from its last position on. Each read checks in the same snapshot whether gc has kept the steps that it needs: gc
 raises ``past_from`` first, and deletes afterwards.
 """

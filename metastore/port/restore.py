@@ -118,7 +118,7 @@ def raise_taken() -> NoReturn:
 
 
 def raise_not_empty() -> NoReturn:
-    """Raise the error for a database that is not empty, or was not."""
+    """Raise the error for a database that holds something, or once held something."""
     raise InvalidArgument(
         "ids and history can only be imported into an empty database, and this one holds or held something; create "
         "and migrate another, or export without ids and history"

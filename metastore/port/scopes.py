@@ -46,12 +46,12 @@ class Scopes:
         return all(other._by_id.get(i, scope) == scope for i, scope in self.pairs)
 
     def without(self, ids: Iterable[int]) -> Scopes:
-        """Return the scope versions of all other entities."""
+        """Return the scope versions without those of the entities ``ids``."""
         gone = {*ids}
         return Scopes([pair for pair in self.pairs if pair[0] not in gone]) if gone else self
 
     def sorted(self) -> Scopes:
-        """Return the same in the order of ids."""
+        """Return the same scope versions in the order of ids."""
         return Scopes(sorted(self.pairs))
 
     @staticmethod

@@ -1,8 +1,8 @@
 """Tickets: transactions that wait in line for entities on which others write all the time.
 
 A ticket is one row for each entity of a transaction. Safety does not depend on it, but on the version: a ticket only
-says who is next. So a ticket may be lost, or any process that sees that it does not move may remove it. While one is on
-an entity, ordinary commits and helps there are refused ("ticket"), and so is the commit of a younger ticket.
+says who is next. So a ticket may be lost. Any process that sees a ticket without progress may remove it. While
+an entity has a ticket, ordinary and helping commits on it are refused ("ticket"), and so is that of a younger ticket.
 docs/progress.md has the protocol.
 """
 

@@ -50,7 +50,7 @@ def damaged(
 
 
 def fails(read: Callable[[], object]) -> bool:
-    """Whether reading a row fails once more; if not, the row is sound: a signal's handler raised the first error."""
+    """Whether reading a row fails again. If not, the row is sound: a signal's handler raised the first error."""
     try:
         read()
     except Exception:  # noqa: BLE001  (a broken document can raise anything in a decoder)

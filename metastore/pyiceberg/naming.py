@@ -60,7 +60,7 @@ class InvalidProperty(ValueError, IntegrityError):
     """
 
     def __init__(self, message: str) -> None:
-        """Make the error with a message, as any ValueError."""
+        """Make the error from a message alone, as a ValueError is made."""
         IntegrityError.__init__(self, message, None, Exception(message))
 
 

@@ -64,7 +64,7 @@ class Replicas:
         return None
 
     def asked(self, source: Source, at_least: str | None, ends: float = 0.0) -> Reached | None:
-        """Return what a replica shows, if that is everything up to a position, and of the primary's history.
+        """Return a replica's position if it reaches ``at_least``; else, or if the primary lacks that change, None.
 
         A replica that still follows a server whose place the primary has taken may show changes that were lost.
         ``ends``: it may answer until then, or for a short time from now.

@@ -62,14 +62,14 @@ class Source:
         self.name, self.backend, self._primary = name, backend, primary
         self._database, self._clock = epoch, clock
         self.epoch = epoch
-        """On the timeline of the primary that had what it showed; a replica does not tell its own."""
+        """The primary's epoch when it last had this server's newest change; a replica does not tell its timeline."""
         self._known = _Known(None, None, None)
         self._rests_until = -1.0
         self.compared: tuple[object, str | None] | None = None
-        """The connections to it, and the run of the primary, when the primary had what it showed."""
+        """The connections to this server and the primary's run when the two last agreed; None: they have not yet."""
 
     def begin(self) -> None:
-        """Ask the server when the store is opened; a server that does not answer rests. Raises InvalidArgument."""
+        """Check the server when the store is opened; let it rest if it does not answer. Raises InvalidArgument."""
         try:
             with until(self._clock.monotonic() + _OPENS):
                 self._shows()

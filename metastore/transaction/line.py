@@ -43,7 +43,7 @@ _FRESH = 0.005
 
 
 class InLine:
-    """See the module. One for all runs of a function."""
+    """The place in line of one function, for all its runs; see the module."""
 
     def __init__(self, session: Session, ends: float, chained: InChain | None = None) -> None:
         self._session = session
@@ -163,9 +163,12 @@ class InLine:
         return self._door is not None and self._own is None
 
     def _join(self, lender: InLine) -> None:
-        """Wait for the others inside of the same function; the functions around read again what this run changes."""
+        """Wait for the other runs inside of the same function.
+
+        The functions around it then read again what this run changes.
+        """
         if self._door is None:
-            # a function in between that has joined is in until it has ended: those inside of it wait for each other
+            # a function in between that has joined keeps its place until it ends: runs inside of it wait for each other
             place = next(one for one in self._outwards() if one is lender or one._joined)  # noqa: SLF001
             place._inside = place._inside or Door(self._session.clock)  # noqa: SLF001  (the same class)
             self._enter(place._inside)  # noqa: SLF001  (the same class)
@@ -213,7 +216,7 @@ class InLine:
         try:
             self.leave()
         finally:
-            # a task may keep this place, but none around it that has ended
+            # a task may keep this place after its end, and must not keep alive the ended places around it
             self._around, self._has_ended = self._outer, True
 
     def leaves(self, ticket: OwnTicket) -> tuple[int, ...]:

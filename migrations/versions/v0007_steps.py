@@ -1,7 +1,7 @@
 """Steps: what is being dropped in steps (state 3) keeps its name.
 
-The unique index of live names includes that state. Its condition is an OR: SQLite uses a partial index for
-``state = 0`` only if that is one side of it, and never if it is an IN. PostgreSQL checks the state again then. The
+The unique index of live names includes that state. Its condition is an OR: SQLite uses a partial index for ``state =
+0`` only if that is one side of the OR, and never if the condition is an IN. PostgreSQL then checks the state again. The
 other index of names leaves the root out: only ``find`` uses it. So PostgreSQL never prefers that index on a table that
 was never analyzed.
 

@@ -158,7 +158,7 @@ class Wire:
 
 
 def _sent(pgconn: Any, send: Callable[[Any], None]) -> Generator[Any, Any, list[Any]]:
-    """Send one request, and wait for its results. It sends nothing before the first step: that may come too late."""
+    """Send one request, and wait for its results. Before the first step nothing is sent: the deadline may pass."""
     send(pgconn)
     results: list[Any] = yield from execute(pgconn)
     if not results:

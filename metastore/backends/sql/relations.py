@@ -163,7 +163,7 @@ def _level(n: int) -> str:
 
 
 def _once(alias: str, order: str) -> str:
-    """Return the document of the entity whose columns have relations, at the first of these: it may be long."""
+    """Return SQL for the entity's document, only in the first row of its columns' relations: it may be long."""
     first = f"row_number() OVER (PARTITION BY {alias}.from_id, {alias}.column_id = 0 ORDER BY {order}) = 1"
     doc = f"(SELECT e.doc FROM entity e WHERE e.id = {alias}.from_id)"
     return f"CASE WHEN {alias}.column_id <> 0 AND {first} THEN {doc} END"

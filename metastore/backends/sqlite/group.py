@@ -2,7 +2,7 @@
 
 The first thread *leads*: it begins to write at once. Changes that come meanwhile wait in a queue. When the leader has
 SQLite's one lock for writers, it takes the changes that wait by then. It makes them one after the other in its own
-transaction, and commits once. Then a thread whose change came too late leads.
+transaction, and commits once. Then the next thread leads, if a change came too late for this group.
 
 A large change has a transaction for itself. Small changes that came before it are committed first. Only the changes
 behind it wait for it.

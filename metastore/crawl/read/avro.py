@@ -42,7 +42,7 @@ def read_avro(file: InputFile) -> tuple[tuple[Column, ...], int]:
 
 
 def _schema(stream: IO[bytes]) -> Any:
-    """Return the schema; then ``stream`` is after the header."""
+    """Return the schema, and leave ``stream`` after the header."""
     try:
         import fastavro  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError:

@@ -1,7 +1,7 @@
 """One export from beginning to end: a snapshot of the store as lines, the rows, and a comparison; all or nothing.
 
 The lines are read three times: for the addresses, for the rows of the entities, and for those of the relations. So a
-relation may lead to an entity that comes later in the file; it is left out if that entity is.
+relation may lead to an entity that comes later in the file. A relation is left out if its entity is left out.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Asked:
     query: Mapping[str, str]
     principal: Principal
     store: Store
-    """As the user sees it."""
+    """The store as the user sees it."""
     whole: Store
     """The store itself, for positions of the feed: no page shows its results unchecked."""
     gauges: Gauges
@@ -84,12 +84,12 @@ class Asked:
 
     @cached_property
     def at(self) -> str | None:
-        """The moment that the page shows, in the words of the query; None: now."""
+        """The moment that the page shows, as the query spells it; None: now."""
         return self.query.get("at", "").strip() or None
 
     @cached_property
     def reader(self) -> Managers:
-        """The managers that read: of the store, or of that moment. Raises InvalidArgument, HistoryGone."""
+        """The managers for reading: the store's, or those of the moment ``at``. Raises InvalidArgument, HistoryGone."""
         if self.at is None:
             return self.store
         if self.is_restricted:
