@@ -19,10 +19,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
-from pyiceberg.exceptions import CommitStateUnknownException, ForbiddenError
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
 
 from metastore.clock import SYSTEM
 from metastore.errors import OperationIdReused, VersionConflict
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Once", "Refused"]
 
 T = TypeVar("T")
+_MOST: Final = 10
+"""How often other calls may come first before an attempt is given up: each attempt reads the table again."""
 
 
 class Refused(Exception):
@@ -158,11 +160,16 @@ class Once:
         """Return the result of ``attempt(options)``, or of ``answer()`` if an attempt has committed already."""
 
         def attempts() -> T:
+            overtaken = 0
             while (options := self.begin()) is not None:
                 try:
                     return attempt(options)
-                except (OperationIdReused, VersionConflict):
-                    continue  # another server has sent this attempt, or another call came first
+                except OperationIdReused:
+                    continue  # another server has sent this attempt
+                except VersionConflict as error:  # another call came first
+                    overtaken += 1
+                    if overtaken == _MOST:
+                        raise CommitFailedException(f"others came first {_MOST} times; call again: {error}") from error
             return answer()
 
         return self.guard(attempts, answer)

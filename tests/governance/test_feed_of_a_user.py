@@ -120,6 +120,17 @@ def test_a_limit_does_not_make_hidden_changes_cost_more(lake: Lake, limit: int) 
     assert len(list(ann.changes(after=begin, limit=limit))) == limit
 
 
+def test_pages_without_a_change_that_the_user_sees_do_not_count_towards_a_limit(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metastore.feed.feed._PAGE", 4)
+    begin = lake.store.position()
+    _busy(lake.store, 20)
+    lake.store.tables.alter(lake.orders, ms.SetComment("seen"))
+    (seen,) = lake.store.as_user("ann@corp").changes(after=begin, limit=1)
+    assert seen.path_after == f"{SCHEMA}.orders"
+
+
 def test_pages_of_a_user_end_and_go_on_behind_what_is_hidden(lake: Lake) -> None:
     store = lake.store
     begin: str | None = store.position()

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import (
+    CommitFailedException,
     NamespaceNotEmptyError,
     NoSuchIcebergTableError,
     NoSuchNamespaceError,
@@ -185,6 +186,25 @@ def test_a_purge_deletes_the_files_of_a_commit_that_comes_meanwhile(
     monkeypatch.setattr(Neighbours, "are_more_than", appending)
     catalog.purge_table("a.t")
     assert [path for path in (tmp_path / "warehouse").rglob("*") if path.is_file()] == []
+
+
+def test_a_purge_beside_a_writer_without_end_gives_up(
+    catalog: MetastoreCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_namespace("a")
+    table = catalog.create_table("a.t", ROWS.schema)
+    looks = Neighbours.are_more_than
+
+    def altering(own: Neighbours, most: int, *place: Any) -> bool:
+        entity = catalog.store.tables.load("lake.ice.a.t")
+        assert entity.version < 50
+        catalog.store.tables.alter(entity, ms.SetProperty("n", str(entity.version)))
+        return looks(own, most, *place)
+
+    monkeypatch.setattr(Neighbours, "are_more_than", altering)
+    with pytest.raises(CommitFailedException, match="10 times; call again"):
+        catalog.purge_table("a.t")
+    assert Path(table.metadata_location.removeprefix("file://")).exists()
 
 
 def test_a_purge_leaves_the_files_that_a_copy_has_too(catalog: MetastoreCatalog, tmp_path: Path) -> None:

@@ -260,6 +260,16 @@ def test_an_object_that_is_no_lock_file_at_one_look_is_read_again(
     assert (holder.token, torn) == (lease.token, [])
 
 
+def test_that_there_is_no_lock_file_is_asked_again(fresh: Callable[[], Setting]) -> None:
+    """A proxy said so once, and a lease that another process held looked free."""
+    s = fresh()
+    lease = theirs(s)
+    s.proxy.answer(Fault(404), method="GET")
+    holder = s.mine.holder("job")
+    assert holder is not None
+    assert holder.token == lease.token
+
+
 def test_43_an_unknown_answer_to_a_renewal_is_tried_again_until_its_own_deadline(fresh: Callable[[], Setting]) -> None:
     s = fresh()
     told: list[ms.Lease] = []

@@ -187,3 +187,13 @@ def test_an_interrupt_of_the_message_that_removes_a_ticket_leaves_the_door_open(
     assert term is not None
     door._lane.leave(term)
     assert door._inside == []
+
+
+def test_a_function_whose_mark_is_gone_has_none_to_give_up(store: Store, clock: _Ending) -> None:
+    """A call inside of it would look again at once, as often as it can, until the mark that it met ends."""
+    session, schema = session_of(store), store.schemas.load(PATH.rpartition(".")[0]).id
+    mark, line = OwnMark(session.backend, clock.operation_id()), InLine(session, clock.monotonic() + 30)
+    line.enter(mark)
+    mark.put(schema)
+    assert line.unbar(mark.id)
+    assert not line.unbar(mark.id)

@@ -69,7 +69,7 @@ def _write(source: str, target: Path, kept: Replaced = NOTHING) -> None:
             for end in _BESIDE:
                 Path(f"{target}{end}").unlink(missing_ok=True)
             part.replace(target)
-            _sync(target.parent)
+        _sync(target.parent)
     except (OSError, DRIVER.Error, UnicodeDecodeError) as error:
         raise BackendUnavailable(f"cannot copy {source} to {target}: {error}; check both paths and the disk") from None
 
