@@ -73,7 +73,8 @@ class Postgres:
 
     def _answers(self) -> bool:
         try:
-            psycopg.connect(self.url.replace("+psycopg", "", 1)).close()
+            with psycopg.connect(self.url.replace("+psycopg", "", 1)) as connection:
+                connection.execute("SELECT 1")  # a pooler takes a client before it has logged in itself
         except psycopg.OperationalError:
             return False
         return True
