@@ -26,7 +26,6 @@ from metastore.port.leases import LeaseRows
 from metastore.port.leases import Waker as LeaseWaker
 from metastore.port.members import Announces
 from metastore.port.records import Origin
-from metastore.port.replica import Restarts
 from metastore.port.stats import PoolUse
 
 __all__ = ["AioBackend", "AioClock", "alone"]
@@ -104,7 +103,6 @@ class AioBackend(_Door):
         self._rows = _Rows(backend.leases, threads)
         for name in PARTS:
             setattr(self, name, _Door(getattr(backend, name), threads))
-        self._restarts = isinstance(backend, Restarts)
         if isinstance(backend, Announces):  # from Python 3.12 on, isinstance sees nothing that only __getattr__ finds
             self.cache_members = backend.cache_members
 
@@ -114,9 +112,8 @@ class AioBackend(_Door):
 
     @property
     def origin(self) -> Origin:
-        """The backend's origin. After a restart, a thread asks the server for it."""
-        known = self.known_origin if self._restarts else self._port.origin
-        return cast(Origin, known or self.identify())
+        """The backend's origin. If it is not known, a thread asks the database for it."""
+        return cast(Origin, self.known_origin or self.identify())
 
     @property
     def leases(self) -> LeaseRows:

@@ -143,9 +143,9 @@ class Chain:
         kept, self._kept = self.kept(), None
         return kept
 
-    def keep(self, record: Record | None) -> None:
-        """Note the record that a leader left when it committed alone."""
-        self._kept = None if record is None else (record, self._session.backend.origin.run)
+    def keep(self, record: Record, run: str | None) -> None:
+        """Note the record that a leader left when it committed alone, on what it had read in this run of the server."""
+        self._kept = record, run
 
     def answer(self, seat: Seat) -> Answer:
         """Wait until it is known whether the state on which a function ran was committed."""

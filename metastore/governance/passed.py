@@ -22,7 +22,10 @@ _FEED: Final = ("feed", "steps_at", "hearing", "hint", "feed_start", "unbroken",
 _PURGE: Final = ("below", "delete_relations", "delete_columns", "delete_entities", "delete_steps", "forget")
 """Deletions of a tree whose purge was allowed, and of rows of refused operation ids."""
 
-_DATABASE: Final = ("origin", "identify", "now", "reserve_ids", "format", "pool_use", "ping", "leases", "search_sizes")
+_DATABASE: Final = (
+    *("origin", "known_origin", "identify", "now", "reserve_ids", "format", "pool_use", "ping", "leases"),
+    "search_sizes",
+)
 """The database itself, the rows of a lease that the service gave to a call, and which way of a search is shorter."""
 
 PASSED: Final = frozenset((*_COMMITS, *_FEED, *_PURGE, *_DATABASE))

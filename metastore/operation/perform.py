@@ -21,6 +21,7 @@ from metastore.operation.session import ManagerSession, Session
 from metastore.operation.tickets import running
 from metastore.port.commit import Commit, Committed, Conflicted
 from metastore.port.conditions import Caller
+from metastore.port.records import Origin
 
 T = TypeVar("T")
 
@@ -38,20 +39,26 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
             raise InvalidArgument("a transaction is one commit: give the lease to it, store.transaction(lease=…)")
         if call.reason is not None:
             raise InvalidArgument("a transaction has one reason: give it to transaction(), run() or exclusive()")
-        result, origin = _in_transaction(session, request, call), None
+        result = _in_transaction(session, request, call)
+        _from(session.backend.origin, result)
     else:
         # read before the commit: another thread may notice a restart of the server between the commit and its return
-        origin = getattr(session.backend, "known_origin", None)
+        origin = session.backend.known_origin
         around, combiner = running.get(), session.combiner
         if around is not None and not around.is_over:
             around.outdate()
             combiner = None  # together with others, it would wait for the function that waits for it
         run = once if combiner is None else combiner.perform
         result = run(session, request, call)
-    # the entity notes its database: later calls trust only entities that were committed there
-    if isinstance(result, Entity):
-        result.__dict__["origin"] = origin or session.backend.origin
+        # nothing is asked after a commit: a question that fails would turn it into an error
+        _from(origin or session.backend.known_origin, result)
     return result
+
+
+def _from(origin: Origin | None, result: object) -> None:
+    """Let an entity note its database: later calls trust only entities that were committed there."""
+    if isinstance(result, Entity):
+        result.__dict__["origin"] = origin
 
 
 def is_new(session: Session, call: Call) -> bool:

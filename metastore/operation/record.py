@@ -78,7 +78,8 @@ class OperationRow:
         # it is unknown whether the first call, or the helper that applied the intent, got its answer
         doubtful = self.is_repeat or self.pending_on is not None
         steps = with_origin(backend.confirm(self.id) if doubtful else backend.steps(self.id), backend)
-        self.look = False
+        foreign = bool(steps) and self.caller is not None and not self._is_of(self.caller, steps[0])
+        self.look = False  # after all questions to the database: if one fails, the row is still unknown
         if not steps:
             if self._may_be_absent:
                 raise Conflict("operation", "the operation has no record")
@@ -86,7 +87,7 @@ class OperationRow:
         first = steps[0]
         if first.ordinal != 0:  # the fingerprint of the arguments was in the row that gc has deleted
             raise outcome_forgotten(self.id)
-        if self.caller is not None and not self._is_of(self.caller, first):
+        if foreign:
             raise OperationIdReused(self.id)
         if first.action == PENDING:
             self.pending_on = first.entity_id

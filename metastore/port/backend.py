@@ -312,6 +312,10 @@ class Backend(Reads, Rights, Intents, Marks, Tickets, Feed, Upkeep, Content, Dat
     """The whole port. Three backends keep it: PostgreSQL, SQLite, and the memory model, which is the tests' oracle."""
 
     @property
+    def known_origin(self) -> Origin | None:
+        """The backend's origin if the database need not be asked for it; otherwise None."""
+
+    @property
     def leases(self) -> LeaseRows:
         """The rows of the leases."""
 

@@ -14,7 +14,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from metastore.port.backend import Backend
-from metastore.port.records import Origin
 
 
 class NewestChange(NamedTuple):
@@ -57,7 +56,3 @@ class Restarts(Protocol):
 
     def when_started(self, forget: Callable[[], None]) -> None:
         """Call ``forget`` before the first answer of a server that was restarted since, or of another server."""
-
-    @property
-    def known_origin(self) -> Origin | None:
-        """Return the backend's origin, if that needs no question to the server."""

@@ -128,7 +128,7 @@ class InChain:
         write, result = commit.writes[0], results[0]
         if isinstance(write, Update) and write.doc is not None and result is not None:
             after = before._replace(version=result.version, doc=write.doc, modified_at=result.time)
-            chain.keep(after._replace(modified_by=commit.principal))
+            chain.keep(after._replace(modified_by=commit.principal), commit.run)
 
     def _told(self, chain: Chain, seat: Seat, end: End, looked_back: bool) -> Answer:
         """End the turn of a run that follows, and wait for the answer."""

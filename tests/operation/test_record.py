@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from metastore.errors import InvalidArgument, OperationIdReused, OutcomeUnknown
+from metastore.errors import BackendUnavailable, InvalidArgument, OperationIdReused, OutcomeUnknown
 from metastore.operation.begun import begin
 from metastore.operation.record import OperationRow
 from metastore.operation.request import Call
@@ -115,6 +115,28 @@ def test_a_repeat_has_the_same_arguments(store: Store) -> None:
     assert same.result == "1"
     with pytest.raises(OperationIdReused):
         row_of(store, operation_id, arguments=lambda: ["topic", 2]).read()
+
+
+def test_a_row_whose_owner_cannot_be_asked_is_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row is decided, so no error may say that the call was not applied: see ``give_up``."""
+    made = store.topics.load(PATH)
+    (step,) = session_of(store).backend.history(made.id, 0, 1)
+    of_a_row = step._replace(kind="statistic", owner_id=made.id, digest=None)
+    row = row_of(store, step.operation_id, verb="statistic", arguments=lambda: ["topic", 1])
+    row.look = True
+
+    def away(*_: object) -> Any:
+        raise BackendUnavailable("the server is starting")
+
+    backend = session_of(store).backend
+    monkeypatch.setattr(backend, "steps", lambda _: [of_a_row])
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "by_id", away)
+        with pytest.raises(BackendUnavailable):
+            row.read()
+    assert row.look
+    row.read()
+    assert not row.look
 
 
 def test_a_row_is_written_once(store: Store) -> None:

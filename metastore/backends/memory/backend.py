@@ -314,6 +314,10 @@ class MemoryBackend(MemoryReads):
     def origin(self) -> Origin:
         return self._origin
 
+    @property
+    def known_origin(self) -> Origin | None:
+        return self._origin
+
     def identify(self) -> Origin:
         return self._origin
 

@@ -292,6 +292,10 @@ class SqliteBackend(SqliteReads):
     def origin(self) -> Origin:
         return self._origin or self.identify()
 
+    @property
+    def known_origin(self) -> Origin | None:
+        return self._origin
+
     def identify(self) -> Origin:
         """Return the feed's epoch and the file's number (inode): a copy of the file has the same epoch."""
         database = f"{self.feed_start()[0]}/{self.pool.file_number}"
