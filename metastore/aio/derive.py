@@ -50,6 +50,7 @@ AT_ONCE: Final = frozenset(
         "relations",
         "row",
         "seconds_left",
+        "to_dict",
         "tokens",
         "transaction",
     }

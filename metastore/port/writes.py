@@ -152,5 +152,7 @@ class Result:
     id: int
     version: int
     time: int
+    scope_version: int | None = None
+    """Where the entity stands after an update that is not exclusive, and so does not check it. None: as it was seen."""
     found: Record | None = None
     """For an update by name that gives a place: the entity before it, without its ancestors."""

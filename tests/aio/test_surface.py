@@ -44,6 +44,10 @@ def test_each_is_a_coroutine_unless_the_rules_say_otherwise(sync: type, derived:
         assert inspect.iscoroutinefunction(getattr(derived, name)) is not other, name
 
 
+def test_plain_json_needs_no_await() -> None:
+    assert [cls for _, cls in SYNC if inspect.iscoroutinefunction(getattr(cls, "to_dict", None))] == []
+
+
 def test_each_manager_of_a_store_has_an_async_class() -> None:
     with ms.open("memory://") as store:
         managers = [value for name, value in vars(store).items() if name[0] != "_"]

@@ -129,3 +129,11 @@ def test_a_change_comes_whole_from_another_process() -> None:
         copy = pickle.loads(pickle.dumps(given))
         assert set(vars(copy)) == {field.name for field in dataclasses.fields(copy)}
         assert (copy, copy.entity.name) == (given, "lake")
+
+
+def test_an_alter_of_a_stale_entity_returns_its_present_scope_version(ground: Ground) -> None:
+    """A change of rights raises the scope version alone: the version in hand is still the newest."""
+    ground.store.owners.set(ground.table.path, ground.store.users.create((ground.table.names[0], "ann")), kind="table")
+    answered = ground.store.tables.alter(ground.table, ms.SetComment("x"))
+    assert answered.scope_version == ground.table.scope_version + 1
+    assert answered.to_dict() == ground.store.tables.load(answered.path).to_dict()

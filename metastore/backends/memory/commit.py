@@ -260,7 +260,9 @@ class _Applying:
         doc = old.doc if write.doc is None else write.doc
         body = old._replace(version=old.version + 1, doc=doc, modified_by=by, modified_at=at)
         self._tables.bodies[write.id] = body
-        return self._log(write, write.id, body.version, body.doc, self._tables.stands[write.id])
+        stand = self._tables.stands[write.id]
+        result = self._log(write, write.id, body.version, body.doc, stand)
+        return result if write.scope_version is not None else replace(result, scope_version=stand.scope_version)
 
     def _moved(self, stand: Stand, write: Update) -> Stand:
         """Return the entity's place after an exclusive update."""

@@ -57,6 +57,7 @@ logged AS (
   FROM altered, own WHERE {DURABLE})
 -- One row, always. It returns no document: a client that stops while it reads a large answer keeps its row locks.
 SELECT (SELECT count(*) FROM guarded) AS held, altered.version, altered.modified_at,
+  (SELECT scope_version FROM own) AS scope_version,
   CASE WHEN altered.id IS NULL THEN (SELECT version FROM entity WHERE id = %(id)s::bigint) END AS found,
   CASE WHEN altered.id IS NULL THEN EXISTS (SELECT FROM guard
     WHERE (id = %(id)s::bigint OR id = ANY(%(guard_ids)s::bigint[])) AND mark <> %(operation_id)s::uuid)
@@ -92,6 +93,8 @@ class Altered(NamedTuple):
     """The new version; None: a precondition did not hold."""
     modified_at: int
     """The database's time (µs); None as for ``version``."""
+    scope_version: int
+    """Where the entity's own scope stands."""
     found: int | None
     """The version in the statement's snapshot, if nothing was written."""
     marked: bool | None
@@ -106,7 +109,7 @@ def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
     """Return the outcome that the statement's row means."""
     altered = Altered(*row)
     if altered.version is not None:
-        return Committed((Result(write.id, altered.version, altered.modified_at),))
+        return Committed((Result(write.id, altered.version, altered.modified_at, altered.scope_version),))
     if not altered.fenced:
         return Conflicted("lease")
     if altered.marked:

@@ -111,4 +111,4 @@ def outcome(_: Commit, write: Update, row: Row) -> CommitOutcome:
     if moved.version is None:
         return Conflicted("self")
     found = None if write.place is None else moved.found
-    return Committed((Result(moved.id, moved.version, moved.modified_at, found),))
+    return Committed((Result(moved.id, moved.version, moved.modified_at, found=found),))

@@ -113,7 +113,8 @@ class Writer:
         scope, in_use, *place = self._run(_STANDS, (write.id,)).fetchone()
         if write.scope_version is None or place[3] != LIVE:
             place[4:] = None, None  # the row does not take the name: it has the name already, or gave it up
-        return self._log(write, write.id, write.version + 1, None, (scope, in_use, doc, *place))
+        result = self._log(write, write.id, write.version + 1, None, (scope, in_use, doc, *place))
+        return result if write.scope_version is not None else replace(result, scope_version=scope)
 
     def _returned(self, write: Update | Delete, row_id: int, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
         """Run a write of one row; return the values of its RETURNING clause. Raises UnreadableRow."""

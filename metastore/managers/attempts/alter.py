@@ -75,8 +75,11 @@ def rewrite(
     def finish(results: Results) -> Entity:
         (result,) = results
         assert result is not None
+        chain = record.chain
+        if result.scope_version is not None:  # a change of rights may have raised it, since the entity was seen
+            chain = (*chain[:-1], chain[-1]._replace(scope_version=result.scope_version))
         return kind.entity(
-            record._replace(version=result.version, doc=text, modified_by=actor, modified_at=result.time)
+            record._replace(chain=chain, version=result.version, doc=text, modified_by=actor, modified_at=result.time)
         )
 
     proposal = Proposal(own_guards(record.chain), (write,), finish, merge=merge)
