@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+import httptools
+
 from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument
 
@@ -70,12 +72,29 @@ class Limits:
         return {_HEADER: self.header, _BODY: self.body, _ANSWER: self.idle}.get(stage, float("inf"))
 
 
+class _Parser(httptools.HttpRequestParser):
+    """Reads on after a request with an Upgrade, which the server ignores. uvicorn drops the rest of the packet."""
+
+    def feed_data(self, data: Any) -> None:
+        """Read the requests in ``data``."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                super().feed_data(rest)
+            except httptools.HttpParserUpgrade as upgrade:
+                rest = rest[upgrade.args[0] :]
+            else:
+                return
+
+
 class _Watched(asyncio.Protocol):
     """One connection: what it waits for, since when, and how much of a header it has. The rest is uvicorn's."""
 
     limits: Limits
     loop: asyncio.AbstractEventLoop
     transport: Any
+    parser: Any
+    headers: Any
     flow: Any
     cycle: Any
     scope: Any
@@ -89,6 +108,7 @@ class _Watched(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.parser = _Parser(self)
         self.connections.discard(self.begun)
         self.look(SYSTEM.monotonic())
         if len(self.connections) > self.limits.connections:
@@ -110,6 +130,12 @@ class _Watched(asyncio.Protocol):
         """Take a field of a header. One behind the body, a trailer, is left out: it may come after all checks."""
         if self.cycle is None or self.cycle.scope is not self.scope:
             super().on_header(name, value)  # type: ignore[misc]  # uvicorn's
+
+    def on_headers_complete(self) -> None:
+        """Begin a request. An Upgrade with a body is refused: the parser would read the body as the next request."""
+        if self.parser.should_upgrade() and any(_brings_body(*pair) for pair in self.headers):
+            raise ValueError("Upgrade with a body")
+        super().on_headers_complete()  # type: ignore[misc]  # uvicorn's
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body. Only what brings none is counted: the header, trailers, extensions of chunks."""
@@ -163,6 +189,10 @@ class _Watched(asyncio.Protocol):
         if self.cycle is None or self.cycle.response_complete:
             return _HEADER if self.timeout_keep_alive_task is None else _IDLE  # uvicorn closes idle connections
         return _STREAM if YIELDS in self.cycle.scope else _WORK
+
+
+def _brings_body(name: bytes, value: bytes) -> bool:
+    return name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
 
 
 def watched(base: type[asyncio.Protocol], limits: Limits) -> Callable[..., asyncio.Protocol]:

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -169,6 +169,24 @@ def test_a_trailer_is_no_header(sqlite_url: str, tmp_path: Path) -> None:
         assert sender.recv(4096).startswith(b"HTTP/1.1 200")
     with ms.open(sqlite_url) as store:
         assert store.schemas.load("lake.ice.a").created_by == "anonymous"
+
+
+@pytest.mark.parametrize("body", ["content-length: 27", "transfer-encoding: chunked"])
+def test_a_body_is_never_read_as_a_request(body: str) -> None:
+    """After an Upgrade it was: so a client behind a proxy could send a request in which the header named any user."""
+    with running(large) as (_, port), connected(port) as sender:
+        sender.sendall(f"POST / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n{body}\r\n\r\n".encode())
+        assert sender.recv(4096).startswith(b"HTTP/1.1 400")
+        with suppress(OSError):
+            sender.sendall(b"GET / HTTP/1.1\r\nx-user: a\r\n\r\n")
+        assert is_cut(sender)
+
+
+def test_requests_with_an_upgrade_and_those_after_them_are_answered() -> None:
+    asked = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: TLS/1.2\r\n"
+    with running(large) as (_, port), connected(port) as sender:
+        sender.sendall(2 * (asked + b"\r\n") + asked + b"content-length: 0\r\nconnection: close\r\n\r\n")
+        assert b"".join(iter(lambda: sender.recv(4096), b"")).count(b"HTTP/1.1 200") == 3
 
 
 def test_idle_connections_keep_nobody_out() -> None:
