@@ -132,7 +132,7 @@ class _Sliced(Response):
         try:
             self._make_room()
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            for part in () if scope["method"] == "HEAD" else self._parts:
+            for part in self._parts:
                 for begin in range(0, len(part), _SLICE):
                     body = part[begin : begin + _SLICE]
                     await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -231,14 +231,14 @@ class Protocol:
         id = audit.request_id(request.headers)
         answer = await self._answer(request, id)
         took = (SYSTEM.monotonic() - started) * 1000
-        _LOG.info("%s %s %d %.1f ms", request.method, _raw_path(scope), answer.status, took)
+        _LOG.info("%.2000s %d %.1f ms", f"{request.method} {_raw_path(scope)}", answer.status, took)
         if answer.status in (401, 403):
             user = scope.get(_USER)
             audit.refused(user, f"{request.method} {_raw_path(scope)}", id, answer.status, answer.error)
         response = answer.response(self._media_type)
         response.headers[audit.ID_HEADER] = id
         if request.method == "HEAD":  # the headers stay those of the whole answer, with its length
-            response.body = b""
+            response = Response(status_code=answer.status, headers=response.headers)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, id: str) -> Answer:
