@@ -96,6 +96,7 @@ class _Watched(asyncio.Protocol):
     parser: Any
     headers: Any
     flow: Any
+    pipeline: Any
     cycle: Any
     scope: Any
     connections: set[Any]
@@ -121,10 +122,21 @@ class _Watched(asyncio.Protocol):
         is_rest = self.cycle is not None and self.cycle.more_body and self.cycle.response_complete
         if self._header_bytes <= (_REST_BYTES if is_rest else HEADER_BYTES) or self.transport.is_closing():
             return
-        if is_rest or self._stage() not in (_HEADER, _BODY):  # a refusal would seem to answer the request before
+        if is_rest or self._is_answering():
             self.cut()
         else:
             self.refuse(_LARGE)
+
+    def _is_answering(self) -> bool:
+        """Whether an earlier request is not answered yet: a refusal would seem to be its answer."""
+        return bool(self.pipeline) or self._stage() not in (_HEADER, _BODY)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are no request."""
+        if self._is_answering():
+            self.cut()
+        else:
+            super().send_400_response(msg)  # type: ignore[misc]  # uvicorn's
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a field of a header. One behind the body, a trailer, is left out: it may come after all checks."""

@@ -182,6 +182,15 @@ def test_a_body_is_never_read_as_a_request(body: str) -> None:
         assert is_cut(sender)
 
 
+@pytest.mark.parametrize("after", ["no request\r\n\r\n", "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nx\r\n"])
+def test_a_refusal_is_never_the_answer_to_the_request_before(after: str) -> None:
+    """A request whose commit landed got 400 for the bytes behind it."""
+    with running(large) as (_, port), connected(port) as sender:
+        sender.sendall(b"GET /busy HTTP/1.1\r\nhost: x\r\n\r\n" + after.encode())
+        with suppress(ConnectionResetError):
+            assert sender.recv(4096) == b""
+
+
 def test_requests_with_an_upgrade_and_those_after_them_are_answered() -> None:
     asked = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: TLS/1.2\r\n"
     with running(large) as (_, port), connected(port) as sender:
