@@ -28,6 +28,8 @@ HEADER_BYTES: Final = 64 << 10
 """The largest header of a request (bytes)."""
 _REST_BYTES: Final = 32 << 20
 """How much of a body may still come after its answer (bytes): a client reads the answer only after it has sent all."""
+_QUEUED: Final = 16
+"""How many requests of a connection may wait behind one that is not answered: a packet may have 14,000."""
 _OTHER_FILES: Final = 256
 """How many files a server has open besides its connections: the database's, those of tables, libraries."""
 _LAST_BODY: Final = 2.0
@@ -147,6 +149,8 @@ class _Watched(asyncio.Protocol):
         """Begin a request. An Upgrade with a body is refused: the parser would read the body as the next request."""
         if self.parser.should_upgrade() and any(_brings_body(*pair) for pair in self.headers):
             raise ValueError("Upgrade with a body")
+        if len(self.pipeline) >= _QUEUED:
+            raise ValueError("too many requests that wait for others")
         super().on_headers_complete()  # type: ignore[misc]  # uvicorn's
 
     def on_body(self, body: bytes) -> None:

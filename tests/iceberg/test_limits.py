@@ -191,6 +191,16 @@ def test_a_refusal_is_never_the_answer_to_the_request_before(after: str) -> None
             assert sender.recv(4096) == b""
 
 
+def test_requests_that_wait_for_others_of_their_connection_have_a_number() -> None:
+    """uvicorn reads on after each answer: ten clients without a sign-in took 1.2 GB, and nobody got an answer."""
+    with running(large) as (server, port), connected(port) as eager:
+        connections: set[Any] = server.server_state.connections
+        eager.sendall(17 * b"GET /busy HTTP/1.1\r\n\r\n")
+        assert wait_until(lambda: [len(one.pipeline) for one in connections] == [16], WAITS)
+        eager.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert is_cut(eager)
+
+
 def test_requests_with_an_upgrade_and_those_after_them_are_answered() -> None:
     asked = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: TLS/1.2\r\n"
     with running(large) as (_, port), connected(port) as sender:
