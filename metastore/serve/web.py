@@ -144,12 +144,15 @@ class _Sliced(Response):
         finally:
             self._waiting.pop(self, None)
 
-    def _make_room(self) -> None:
-        while len(self._waiting) > 1 and _size_together(self._waiting) > _UNSENT:
-            first, (since, task) = next(iter(self._waiting.items()))
-            if SYSTEM.monotonic() - since < _STALLED:  # a fast client takes a slice all the time
+    @classmethod  # a timer must not keep an answer
+    def _make_room(cls) -> None:
+        while len(cls._waiting) > 1 and _size_together(cls._waiting) > _UNSENT:
+            first, (since, task) = next(iter(cls._waiting.items()))
+            left = since + _STALLED - SYSTEM.monotonic()
+            if left > 0:  # a fast client takes a slice all the time; a slow one may have stopped when it is over
+                task.get_loop().call_later(left, cls._make_room)
                 break
-            del self._waiting[first]
+            del cls._waiting[first]
             task.cancel()
 
 

@@ -437,6 +437,19 @@ def test_clients_that_take_nothing_hold_a_slice_of_a_large_answer() -> None:
         assert (head.content, head.headers["content-length"]) == (b"", str(len(text) + 3))
 
 
+def test_clients_that_stop_together_are_cut_without_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 that asked at one instant kept their answers until their idle time was over, if nobody asked after them."""
+    monkeypatch.setattr(web, "_UNSENT", 50 << 20)
+    routes = [web.Route("GET", ("large",), lambda _: web.Answer((bytes(16 << 20),)))]
+    with running(web.Protocol(routes, failed, unknown_route, Principals())) as (_, port), ExitStack() as stack:
+        clients = [stack.enter_context(connected(port)) for _ in range(5)]
+        for one in clients:
+            one.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+        for one in clients:
+            one.recv(1)
+        assert wait_until(lambda: len(web._Sliced._waiting) == 3, WAITS)
+
+
 @pytest.mark.parametrize(("stalled", "kept"), [(0.0, 3), (3600.0, 5)], ids=["stalled", "fast"])
 def test_clients_that_take_nothing_of_different_answers_hold_a_bounded_size_together(
     monkeypatch: pytest.MonkeyPatch, stalled: float, kept: int
