@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
+from urllib.parse import urlsplit
 
 import typer
 from rich.text import Text
@@ -217,10 +218,16 @@ def serve(
         raise typer.Exit(2)
     if admin and not authorization:
         raise InvalidArgument("--admin needs --authorization: without it each client may do everything")
+    if take_over_jobs and not jobs:
+        raise InvalidArgument("--take-over-jobs needs --jobs: without it this server runs no jobs")
+    if any(":" not in one for one in reveal or ()):
+        raise InvalidArgument("--reveal takes the beginning of references with their kind, such as env:LAKE_")
     pair = (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
     limits = serving.Limits(max_connections, header_timeout, body_timeout, idle_timeout)
     retention = parse_duration(gc_retention)
     places = dict(_place(text) for text in warehouse or [])
+    for place in (*places.values(), *(allow_location or ())):
+        _check_place(place)
     own = _by_warehouse(credential or [], "a credential")
     vendors = {name: vendor_of(given, own.get(name)) for name, given in _by_warehouse(vend or [], "a vendor").items()}
     client = (oidc_client_id, oidc_client_secret_file, oidc_scope, public_url if pages else None)
@@ -342,6 +349,15 @@ def _place(text: str) -> tuple[str, str]:
     if not name or not place:
         raise InvalidArgument(f"a warehouse is written metalake.catalog=place, not {text!r}")
     return name, place
+
+
+def _check_place(place: str) -> None:
+    from pyiceberg.io import SCHEMA_TO_FILE_IO  # noqa: PLC0415  (an extra of its own)
+
+    parts = urlsplit(place)
+    if parts.scheme not in ("", *SCHEMA_TO_FILE_IO) or not (parts.netloc or parts.path.startswith("/")):
+        known = ", ".join(SCHEMA_TO_FILE_IO)
+        raise InvalidArgument(f"files cannot be in {place!r}; write /folder or URL, with one of {known}")
 
 
 def _by_warehouse(texts: list[str], what: str) -> dict[str, dict[str, str]]:

@@ -216,6 +216,12 @@ class Places:
         for place in (location, *[properties[key] for key in _PLACES if key in properties]):
             self._check(place)
 
+    def check_metadata(self, metadata: TableMetadata) -> None:
+        """Check every location in a table's metadata. Raises as ``io`` does."""
+        self.check(metadata.location, metadata.properties)
+        for file in _named(metadata):
+            self._check(file)
+
     def check_updates(self, updates: Sequence[TableUpdate]) -> None:
         """Check every location in a client's updates of a table. Raises as ``io`` does."""
         for update in updates:
@@ -327,9 +333,14 @@ def check_own_updates(metadata: TableMetadata, updates: Sequence[TableUpdate]) -
 def check_own_metadata(metadata: TableMetadata) -> None:
     """Raise ForbiddenError unless all files in a user's metadata of a table lie where the table's files are."""
     check_own(metadata.location, metadata.properties)
+    _check_own_files(metadata, _named(metadata))
+
+
+def _named(metadata: TableMetadata) -> list[str | None]:
+    """Return the files that a table's metadata names."""
     figures = [*metadata.statistics, *metadata.partition_statistics]
     lists = [snapshot.manifest_list for snapshot in metadata.snapshots]
-    _check_own_files(metadata, [*lists, *[one.statistics_path for one in figures]])
+    return [*lists, *[one.statistics_path for one in figures]]
 
 
 def _check_own_files(metadata: TableMetadata, files: Iterable[str | None]) -> None:

@@ -166,7 +166,7 @@ class Tables:
         metadata = read_metadata(self._places.io(EMPTY_DICT, location), location)
         if self._places.serves:  # PyIceberg reads a table that it cannot write; a server could not even answer the load
             check_writable(metadata)
-            self._places.check(metadata.location, metadata.properties)
+            self._places.check_metadata(metadata)
         self._namespaces.require(names[:-1])
         if user is not None:  # a user wrote this file, and it may name the folder of another table
             if current is None:

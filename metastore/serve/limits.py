@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+import httptools
+
 from metastore.clock import SYSTEM
 from metastore.errors import InvalidArgument
 
@@ -26,6 +28,8 @@ HEADER_BYTES: Final = 64 << 10
 """The largest header of a request (bytes)."""
 _REST_BYTES: Final = 32 << 20
 """How much of a body may still come after its answer (bytes): a client reads the answer only after it has sent all."""
+_QUEUED: Final = 16
+"""How many requests of a connection may wait behind one that is not answered: a packet may have 14,000."""
 _OTHER_FILES: Final = 256
 """How many files a server has open besides its connections: the database's, those of tables, libraries."""
 _LAST_BODY: Final = 2.0
@@ -70,13 +74,31 @@ class Limits:
         return {_HEADER: self.header, _BODY: self.body, _ANSWER: self.idle}.get(stage, float("inf"))
 
 
+class _Parser(httptools.HttpRequestParser):
+    """Reads on after a request with an Upgrade, which the server ignores. uvicorn drops the rest of the packet."""
+
+    def feed_data(self, data: Any) -> None:
+        """Read the requests in ``data``."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                super().feed_data(rest)
+            except httptools.HttpParserUpgrade as upgrade:
+                rest = rest[upgrade.args[0] :]
+            else:
+                return
+
+
 class _Watched(asyncio.Protocol):
     """One connection: what it waits for, since when, and how much of a header it has. The rest is uvicorn's."""
 
     limits: Limits
     loop: asyncio.AbstractEventLoop
     transport: Any
+    parser: Any
+    headers: Any
     flow: Any
+    pipeline: Any
     cycle: Any
     scope: Any
     connections: set[Any]
@@ -89,6 +111,7 @@ class _Watched(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.parser = _Parser(self)
         self.connections.discard(self.begun)
         self.look(SYSTEM.monotonic())
         if len(self.connections) > self.limits.connections:
@@ -101,15 +124,34 @@ class _Watched(asyncio.Protocol):
         is_rest = self.cycle is not None and self.cycle.more_body and self.cycle.response_complete
         if self._header_bytes <= (_REST_BYTES if is_rest else HEADER_BYTES) or self.transport.is_closing():
             return
-        if is_rest or self._stage() not in (_HEADER, _BODY):  # a refusal would seem to answer the request before
+        if is_rest or self._is_answering():
             self.cut()
         else:
             self.refuse(_LARGE)
+
+    def _is_answering(self) -> bool:
+        """Whether an earlier request is not answered yet: a refusal would seem to be its answer."""
+        return bool(self.pipeline) or self._stage() not in (_HEADER, _BODY)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are no request."""
+        if self._is_answering():
+            self.cut()
+        else:
+            super().send_400_response(msg)  # type: ignore[misc]  # uvicorn's
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a field of a header. One behind the body, a trailer, is left out: it may come after all checks."""
         if self.cycle is None or self.cycle.scope is not self.scope:
             super().on_header(name, value)  # type: ignore[misc]  # uvicorn's
+
+    def on_headers_complete(self) -> None:
+        """Begin a request. An Upgrade with a body is refused: the parser would read the body as the next request."""
+        if self.parser.should_upgrade() and any(_brings_body(*pair) for pair in self.headers):
+            raise ValueError("Upgrade with a body")
+        if len(self.pipeline) >= _QUEUED:
+            raise ValueError("too many requests that wait for others")
+        super().on_headers_complete()  # type: ignore[misc]  # uvicorn's
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body. Only what brings none is counted: the header, trailers, extensions of chunks."""
@@ -163,6 +205,10 @@ class _Watched(asyncio.Protocol):
         if self.cycle is None or self.cycle.response_complete:
             return _HEADER if self.timeout_keep_alive_task is None else _IDLE  # uvicorn closes idle connections
         return _STREAM if YIELDS in self.cycle.scope else _WORK
+
+
+def _brings_body(name: bytes, value: bytes) -> bool:
+    return name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
 
 
 def watched(base: type[asyncio.Protocol], limits: Limits) -> Callable[..., asyncio.Protocol]:

@@ -132,7 +132,7 @@ class _Sliced(Response):
         try:
             self._make_room()
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            for part in () if scope["method"] == "HEAD" else self._parts:
+            for part in self._parts:
                 for begin in range(0, len(part), _SLICE):
                     body = part[begin : begin + _SLICE]
                     await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -144,12 +144,15 @@ class _Sliced(Response):
         finally:
             self._waiting.pop(self, None)
 
-    def _make_room(self) -> None:
-        while len(self._waiting) > 1 and _size_together(self._waiting) > _UNSENT:
-            first, (since, task) = next(iter(self._waiting.items()))
-            if SYSTEM.monotonic() - since < _STALLED:  # a fast client takes a slice all the time
+    @classmethod  # a timer must not keep an answer
+    def _make_room(cls) -> None:
+        while len(cls._waiting) > 1 and _size_together(cls._waiting) > _UNSENT:
+            first, (since, task) = next(iter(cls._waiting.items()))
+            left = since + _STALLED - SYSTEM.monotonic()
+            if left > 0:  # a fast client takes a slice all the time; a slow one may have stopped when it is over
+                task.get_loop().call_later(left, cls._make_room)
                 break
-            del self._waiting[first]
+            del cls._waiting[first]
             task.cancel()
 
 
@@ -231,14 +234,14 @@ class Protocol:
         id = audit.request_id(request.headers)
         answer = await self._answer(request, id)
         took = (SYSTEM.monotonic() - started) * 1000
-        _LOG.info("%s %s %d %.1f ms", request.method, _raw_path(scope), answer.status, took)
+        _LOG.info("%.2000s %d %.1f ms", f"{request.method} {_raw_path(scope)}", answer.status, took)
         if answer.status in (401, 403):
             user = scope.get(_USER)
             audit.refused(user, f"{request.method} {_raw_path(scope)}", id, answer.status, answer.error)
         response = answer.response(self._media_type)
         response.headers[audit.ID_HEADER] = id
         if request.method == "HEAD":  # the headers stay those of the whole answer, with its length
-            response.body = b""
+            response = Response(status_code=answer.status, headers=response.headers)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, id: str) -> Answer:

@@ -102,6 +102,11 @@ def test_options_with_which_serve_does_not_start_are_named(
         "--warehouse lake=file:///tmp/x",
         "--credential lake.ice:s3.region=eu",
         "--max-connections 999999999",
+        "--warehouse lake.ice=ftp://host/x",
+        "--warehouse lake.ice=folder",
+        "--allow-location s3:folder",
+        "--reveal LAKE_",
+        "--take-over-jobs",
     ):
         said = []
         for check in (["--check"], []):

@@ -70,6 +70,9 @@ def test_a_header_that_arrives_whole_has_a_size_too(
     with served(sqlite_url, tmp_path / "w") as address, httpx.Client(base_url=address) as client:
         assert client.get("a" * 60_000, headers={"X": "v" * 6_000}).status_code == 431
         assert [len(one.getMessage()) < 3_000 for one in caplog.records if one.name == "metastore.audit"] == [True]
+        caplog.set_level("INFO", "metastore.serve")
+        assert client.get("a" * 60_000).status_code == 404
+        assert [len(one.getMessage()) < 3_000 for one in caplog.records if one.name == "metastore.serve"] == [True]
         assert [client.get(CONFIG, headers={"X": "v" * size}).status_code for size in (60_000, 70_000)] == [200, 431]
 
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -169,6 +169,43 @@ def test_a_trailer_is_no_header(sqlite_url: str, tmp_path: Path) -> None:
         assert sender.recv(4096).startswith(b"HTTP/1.1 200")
     with ms.open(sqlite_url) as store:
         assert store.schemas.load("lake.ice.a").created_by == "anonymous"
+
+
+@pytest.mark.parametrize("body", ["content-length: 27", "transfer-encoding: chunked"])
+def test_a_body_is_never_read_as_a_request(body: str) -> None:
+    """After an Upgrade it was: so a client behind a proxy could send a request in which the header named any user."""
+    with running(large) as (_, port), connected(port) as sender:
+        sender.sendall(f"POST / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n{body}\r\n\r\n".encode())
+        assert sender.recv(4096).startswith(b"HTTP/1.1 400")
+        with suppress(OSError):
+            sender.sendall(b"GET / HTTP/1.1\r\nx-user: a\r\n\r\n")
+        assert is_cut(sender)
+
+
+@pytest.mark.parametrize("after", ["no request\r\n\r\n", "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nx\r\n"])
+def test_a_refusal_is_never_the_answer_to_the_request_before(after: str) -> None:
+    """A request whose commit landed got 400 for the bytes behind it."""
+    with running(large) as (_, port), connected(port) as sender:
+        sender.sendall(b"GET /busy HTTP/1.1\r\nhost: x\r\n\r\n" + after.encode())
+        with suppress(ConnectionResetError):
+            assert sender.recv(4096) == b""
+
+
+def test_requests_that_wait_for_others_of_their_connection_have_a_number() -> None:
+    """uvicorn reads on after each answer: ten clients without a sign-in took 1.2 GB, and nobody got an answer."""
+    with running(large) as (server, port), connected(port) as eager:
+        connections: set[Any] = server.server_state.connections
+        eager.sendall(17 * b"GET /busy HTTP/1.1\r\n\r\n")
+        assert wait_until(lambda: [len(one.pipeline) for one in connections] == [16], WAITS)
+        eager.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert is_cut(eager)
+
+
+def test_requests_with_an_upgrade_and_those_after_them_are_answered() -> None:
+    asked = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: TLS/1.2\r\n"
+    with running(large) as (_, port), connected(port) as sender:
+        sender.sendall(2 * (asked + b"\r\n") + asked + b"content-length: 0\r\nconnection: close\r\n\r\n")
+        assert b"".join(iter(lambda: sender.recv(4096), b"")).count(b"HTTP/1.1 200") == 3
 
 
 def test_idle_connections_keep_nobody_out() -> None:
@@ -398,6 +435,19 @@ def test_clients_that_take_nothing_hold_a_slice_of_a_large_answer() -> None:
         assert answer.endswith(b"\r\n\r\n" + text + b"end")
         head = httpx.head(f"http://127.0.0.1:{port}/large")
         assert (head.content, head.headers["content-length"]) == (b"", str(len(text) + 3))
+
+
+def test_clients_that_stop_together_are_cut_without_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 that asked at one instant kept their answers until their idle time was over, if nobody asked after them."""
+    monkeypatch.setattr(web, "_UNSENT", 50 << 20)
+    routes = [web.Route("GET", ("large",), lambda _: web.Answer((bytes(16 << 20),)))]
+    with running(web.Protocol(routes, failed, unknown_route, Principals())) as (_, port), ExitStack() as stack:
+        clients = [stack.enter_context(connected(port)) for _ in range(5)]
+        for one in clients:
+            one.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
+        for one in clients:
+            one.recv(1)
+        assert wait_until(lambda: len(web._Sliced._waiting) == 3, WAITS)
 
 
 @pytest.mark.parametrize(("stalled", "kept"), [(0.0, 3), (3600.0, 5)], ids=["stalled", "fast"])
