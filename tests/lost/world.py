@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -11,19 +12,27 @@ from itertools import count
 from typing import Any, Final, Literal
 
 import psycopg
+import pytest
 
 import metastore as ms
+from metastore.backends.postgres.connect import Pool
+from metastore.deadlines import cleans_up
 from tests.aio.facade import Facade, Loop
 from tests.lost.calls import CALLS
-from tests.servers.proxy import ENDS_ROUND_TRIP, Cut, PostgresProxy
+from tests.servers.proxy import ENDS_ROUND_TRIP, PostgresProxy
 
 __all__ = ["WAYS", "Told", "Way", "World", "opened", "wrong"]
 
-Way = Literal["before", "half", "after"]
-"""Which part of a message the server gets: nothing; a half; all of it, and its answer is lost."""
-WAYS: Final[tuple[Way, ...]] = ("before", "half", "after")
+Way = Literal["before", "half", "after", "late", "after, then late"]
+"""Which part of a message the server gets: nothing; a half; all of it, and its answer is lost.
+
+``late``: the call's time is over before the message, so that it may only clean up from there on.
+"""
+WAYS: Final[tuple[Way, ...]] = ("before", "half", "after", "late", "after, then late")
 DEADLINE: Final = 3.0
 """How long a call may take (seconds)."""
+_SHORT: Final = 0.3
+"""How long a call may take whose time is over at some message (seconds): it may wait for its own end."""
 _ROWS: Final = (
     "SELECT name, seq FROM pin WHERE name = %(of)s",
     "SELECT name, seq FROM consumer WHERE name = %(of)s",
@@ -52,11 +61,38 @@ class Told:
         return (self.events, self.rows is None) == (other.events, other.rows is None)
 
 
+class Lateness:
+    """From some message on, the time of the calls is over: only what cleans up is still sent."""
+
+    def __init__(self) -> None:
+        self.is_over: Callable[[], bool] = lambda: False
+
+    def after(self, count: int) -> threading.Event:
+        """Let the time be over from the message with this number on; return what is set then."""
+        reached, left = threading.Event(), iter(range(count - 1))
+
+        def is_over() -> bool:
+            if next(left, None) is None:
+                reached.set()
+            return reached.is_set()
+
+        self.is_over = is_over
+        return reached
+
+    def connection(self, pool: Pool, lent: Callable[[Pool], Any]) -> Any:
+        """Lend a connection, unless the time is over."""
+        if not cleans_up() and self.is_over():
+            raise ms.DeadlineExceeded("the deadline passed before the database was asked")
+        return lent(pool)
+
+
 class World:
     """A store whose connections a proxy cuts, and one that looks what is there."""
 
-    def __init__(self, judge: ms.Store, store: ms.Store, proxy: PostgresProxy, sql: psycopg.Connection[Any]) -> None:
-        self._judge, self._store, self._proxy, self._sql = judge, store, proxy, sql
+    def __init__(
+        self, judge: ms.Store, store: ms.Store, proxy: PostgresProxy, sql: psycopg.Connection[Any], late: Lateness
+    ) -> None:
+        self._judge, self._store, self._proxy, self._sql, self._late = judge, store, proxy, sql, late
         self._numbers = count()
 
     def tried(self, name: str, nth: int = 0, way: Way = "before") -> Told | None:
@@ -64,6 +100,8 @@ class World:
         call, lake = CALLS[name], f"x{next(self._numbers):06d}z"
         made = call.made(self._judge, lake)
         store = self._store.bind(principal=call.by or lake)
+        if nth and "late" in way:
+            store = store.bind(deadline=_SHORT)
         named = {} if call.held is None else {"held": call.held(store, lake, made)}
         after, before = self._judge.position(), self._rows(lake)
 
@@ -76,36 +114,48 @@ class World:
             return Told(result, error, tuple(sorted(events)), rows if rows != before else None)
 
         self._proxy.reset()
-        cut = self._order(nth, way)
-        told = _made(make, lake, there)
-        self._proxy.reset()
-        if cut is not None and not cut.fired.is_set():
+        fired = self._order(nth, way)
+        told = _made(make, lake, there, self._reset)
+        if fired is not None and not fired.is_set():
             return None
         if isinstance(told.error, ms.OutcomeUnknown):
             known = told.error.operation_id
             told = replace(told, state=self._judge.outcome(known).state)
-            told = replace(told, again=_made(lambda: make(operation_id=known), lake, there))
+            store = self._store.bind(principal=call.by or lake)
+            told = replace(told, again=_made(lambda: make(operation_id=known), lake, there, self._reset))
         return told
 
-    def _order(self, nth: int, way: Way) -> Cut | None:
+    def _order(self, nth: int, way: Way) -> threading.Event | None:
         if not nth:
             return None
+        if way == "late":
+            return self._late.after(nth)
         cut = {
             "before": self._proxy.cut_before_send,
             "half": self._proxy.cut_while_sending,
-            "after": self._proxy.cut_after_send,
-        }[way]
-        return cut(lambda message: message[:1] in ENDS_ROUND_TRIP, nth=nth)
+        }.get(way, self._proxy.cut_after_send)
+        fired = cut(lambda message: message[:1] in ENDS_ROUND_TRIP, nth=nth).fired
+        if way == "after, then late":
+            self._late.is_over = fired.is_set
+        return fired
+
+    def _reset(self) -> None:
+        self._proxy.reset()
+        self._late.is_over = lambda: False
 
     def _rows(self, lake: str) -> list[Any]:
         return [self._sql.execute(text, {"of": lake}).fetchall() for text in _ROWS]
 
 
-def _made(make: Callable[[], Any], lake: str, there: Callable[[object, Exception | None], Told]) -> Told:
+def _made(
+    make: Callable[[], Any], lake: str, there: Callable[[object, Exception | None], Told], reset: Callable[[], None]
+) -> Told:
     try:
         result = make()
     except Exception as error:  # noqa: BLE001  (it is judged)
+        reset()
         return there(None, error)
+    reset()
     return there(_plain(result, lake), None)
 
 
@@ -159,4 +209,7 @@ def opened(url: str, address: tuple[str, int], *, asynchronous: bool) -> Iterato
             stack.callback(loop.close)
             open_it = partial(Facade.open, loop)
         store = stack.enter_context(open_it(proxy.url_for(url), principal="victim", deadline=DEADLINE))
-        yield World(judge, store, proxy, sql)
+        late, patch = Lateness(), stack.enter_context(pytest.MonkeyPatch.context())
+        lent = Pool.connection
+        patch.setattr(Pool, "connection", lambda pool: late.connection(pool, lent))
+        yield World(judge, store, proxy, sql, late)
