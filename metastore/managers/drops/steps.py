@@ -20,9 +20,9 @@ from metastore.port.records import Known, Node, OwnedRecord
 from metastore.port.writes import Write
 
 
-def _mine(view: View, known: Drop) -> Drop | None:
+def _mine(backend: Reads, known: Drop) -> Drop | None:
     """Return the row of a drop, which must have the ``known`` token; None: the drop has ended. Raises DropPending."""
-    drop = read_same(view.backend, known)
+    drop = read_same(backend, known)
     if drop is not None and drop.token != known.token:
         raise DropPending(
             UUID(drop.operation),
@@ -38,11 +38,17 @@ def lost(path: str) -> EntityNotFound:
     return EntityNotFound(path, f"the drop of {path} was finished or rolled back; load the path to see what is there")
 
 
-def start(view: View, known: Drop) -> Proposal[OwnedRecord]:
-    """Propose to note that destruction begins; again, to keep the drop for another ttl."""
-    drop = _mine(view, known)
+def still_mine(backend: Reads, known: Drop) -> Drop:
+    """Return the row of a drop, which must have the ``known`` token. Raises DropPending, EntityNotFound."""
+    drop = _mine(backend, known)
     if drop is None:
         raise lost(known.target_path)
+    return drop
+
+
+def start(view: View, known: Drop) -> Proposal[OwnedRecord]:
+    """Propose to note that destruction begins; again, to keep the drop for another ttl."""
+    drop = still_mine(view.backend, known)
     return swapped(drop, phase=drop.phase if drop.phase == DESTROYED else STARTED)
 
 
@@ -76,9 +82,7 @@ def is_back(backend: Reads, drop: Drop) -> bool:
 
 def roll_back(view: View, known: Drop) -> Proposal[bool]:
     """Propose to bring the target back. Raises DropPending once destruction has begun."""
-    drop = _mine(view, known)
-    if drop is None:
-        raise lost(known.target_path)
+    drop = still_mine(view.backend, known)
     _check_not_started(drop)
     target = _target(view.backend, drop)
     _check_above(view.backend, drop, target)
@@ -98,7 +102,7 @@ def finish(view: View, known: Drop) -> Proposal[bool] | bool:
     A part of a table that is not live is only noted as destroyed: it is removed when the table is live again, or
     together with the table.
     """
-    drop = _mine(view, known)
+    drop = _mine(view.backend, known)
     if drop is None:
         return False
     target = _target(view.backend, drop)
