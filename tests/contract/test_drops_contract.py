@@ -18,7 +18,7 @@ from metastore.managers.drops.steps import take_over
 from metastore.port.backend import MOST_AHEAD, Backend
 from metastore.port.commit import Commit, CommitOutcome, Committed, Unknown
 from metastore.port.conditions import DROPPING, LIVE, PURGING
-from tests.contract.ground import Ground, behind
+from tests.contract.ground import Ground, behind, interrupted
 
 pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
 
@@ -403,6 +403,21 @@ class TestAPartition:
             store.revert(T, to=before)
         store.partitions.create(T, "p2", values={"a": "new"})
         assert store.verify() == []
+
+
+@pytest.mark.parametrize("end", ["roll_back", "finish"])
+@pytest.mark.parametrize("meanwhile", ["rename", "drop"])
+def test_the_table_of_a_partition_is_elsewhere_when_the_drop_ends(
+    store: Store, table: ms.Table, end: str, meanwhile: str
+) -> None:
+    pending = store.partitions.begin_drop(T, "p2")
+    act = {"rename": lambda: store.tables.rename(T, "renamed"), "drop": lambda: store.tables.drop(T)}[meanwhile]
+    with interrupted(store, act), suppress(ms.EntityNotFound):
+        getattr(pending, end)()
+    assert store.verify() == []
+    ended = [c for c in store.changes(kinds=["partition"]) if c.action == "purge" or c.version == 3]
+    assert len(ended) == (meanwhile == "rename")
+    assert all("m.c.one.renamed.p2" in (change.path_before, change.path_after) for change in ended)
 
 
 class TestTakeOver:

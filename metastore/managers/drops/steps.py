@@ -87,7 +87,8 @@ def roll_back(view: View, known: Drop) -> Proposal[bool]:
     target = _target(view.backend, drop)
     _check_above(view.backend, drop, target)
     assert target is not None
-    return _ending(target.record.chain, (*part_of(drop).brought_back(view.backend, drop, target.record), gone(drop)))
+    writes = part_of(drop).brought_back(view.backend, drop, target.record)
+    return _ending(drop, target.record.chain, (*writes, gone(drop)))
 
 
 def _check_not_started(drop: Drop) -> None:
@@ -107,13 +108,13 @@ def finish(view: View, known: Drop) -> Proposal[bool] | bool:
         return False
     target = _target(view.backend, drop)
     if target is None or (drop.part is not None and target.doomed):
-        return _ending((), (gone(drop),))
+        return _ending(drop, (), (gone(drop),))
     if drop.part is not None and not target.live:
         if drop.phase == DESTROYED:
             return True
         proposal = swapped(drop, phase=DESTROYED)
         return Proposal(guards_of(target.record.chain), proposal.writes, lambda _: True)
-    return _ending(target.record.chain, (*part_of(drop).let_go(view.backend, drop, target.record), gone(drop)))
+    return _ending(drop, target.record.chain, (*part_of(drop).let_go(view.backend, drop, target.record), gone(drop)))
 
 
 def _target(backend: Reads, drop: Drop) -> Known | None:
@@ -136,5 +137,6 @@ def _check_above(backend: Reads, drop: Drop, known: Known | None) -> None:
         raise pending_above(backend, known.record.chain) or EntityNotFound(path, message)
 
 
-def _ending(chain: tuple[Node, ...], writes: tuple[Write, ...]) -> Proposal[bool]:
-    return Proposal(guards_of(chain[:-1]), writes, lambda _: True)
+def _ending(drop: Drop, chain: tuple[Node, ...], writes: tuple[Write, ...]) -> Proposal[bool]:
+    # the row of a partition does not change with its table, which may be renamed or dropped meanwhile
+    return Proposal(guards_of(chain if drop.part == "partition" else chain[:-1]), writes, lambda _: True)
