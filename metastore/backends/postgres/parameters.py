@@ -81,6 +81,15 @@ def under_leases(commit: Commit) -> dict[str, Any]:
     return {**leases(commit.leases), "note": note_of(commit)}
 
 
+def versions(version: int, actions: Iterable[str]) -> list[int | None]:
+    """Return the version that each step makes, the first one after ``version``; None: the step makes none."""
+    made = list[int | None]()
+    for action in actions:
+        version += action == "alter"
+        made.append(version if action == "alter" else None)
+    return made
+
+
 def patience(commit: Commit) -> str | None:
     """Return the lock_timeout of a commit; None: the session's."""
     return None if commit.patience is None else f"{commit.patience}ms"
