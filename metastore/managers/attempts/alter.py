@@ -13,7 +13,7 @@ from metastore.names import format_path
 from metastore.operation.guards import check_in_use
 from metastore.operation.helping import own_guards
 from metastore.operation.merge import altered
-from metastore.operation.request import Attempt, Merge, Proposal, Results, View
+from metastore.operation.request import Attempt, Merge, Proposal, Results, View, the_result
 from metastore.operation.seals import Seal, bound_changes
 from metastore.port.records import Record
 from metastore.port.writes import Event, Update
@@ -73,8 +73,7 @@ def rewrite(
     write = Update(record.chain[-1].id, record.version, Event(kind.name, "alter", path, path, changes), doc=text)
 
     def finish(results: Results) -> Entity:
-        (result,) = results
-        assert result is not None
+        result = the_result(results)
         return kind.entity(
             record._replace(version=result.version, doc=text, modified_by=actor, modified_at=result.time)
         )
