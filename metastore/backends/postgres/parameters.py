@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from metastore.port.commit import Commit
 from metastore.port.conditions import Guard, LeaseToken
-from metastore.port.leases import fences
 from metastore.port.note import note_of
 from metastore.port.writes import Insert, Update
 
@@ -72,7 +71,6 @@ def leases(held: tuple[LeaseToken, ...]) -> dict[str, Any]:
         "lease_names": texts([lease.name for lease in ordered]),
         "lease_tokens": plain([lease.token for lease in ordered]),
         "lease_incarnations": texts([lease.incarnation for lease in ordered]),
-        "fences": fences(held),
     }
 
 
