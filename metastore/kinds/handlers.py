@@ -12,7 +12,7 @@ from typing import Any
 
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
-from metastore.kinds.registry import KINDS
+from metastore.kinds.registry import kind_given
 
 __all__ = ["Handler", "drop_handler", "handler_name", "on_drop"]
 
@@ -28,9 +28,7 @@ def on_drop(kind: str, handler: Handler) -> Handler:
     The handler gets the pending drop, whose ``entity``, ``column`` or ``partition`` says what to destroy. It may be
     called more than once for a drop. The handler that was registered last for a kind is used. Raises InvalidArgument.
     """
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidArgument(f"there is no kind {shown(kind)}; known are {', '.join(sorted(KINDS))}")
-    _HANDLERS[kind] = checked(handler)
+    _HANDLERS[kind_given(kind).name] = checked(handler)
     return handler
 
 

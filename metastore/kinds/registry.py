@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from metastore.arguments import shown
+from metastore.errors import InvalidArgument
 from metastore.kinds.catalog import CATALOG
 from metastore.kinds.crawl import CRAWL
 from metastore.kinds.drop import DROP
@@ -56,6 +58,13 @@ RELATIONSHIPS: dict[str, OwnedKind] = {}
 def kind_named(name: str) -> Kind:
     """Return the kind with this name. An unknown kind may have children, and has only the common fields."""
     return KINDS.get(name) or _unknown(name)
+
+
+def kind_given(name: object, more: str = "") -> Kind:
+    """Return the kind that a caller names. Raises InvalidArgument, whose message ends with ``more``."""
+    if not isinstance(name, str) or name not in KINDS:
+        raise InvalidArgument(f"there is no kind {shown(name)}; known are {', '.join(sorted(KINDS))}{more}")
+    return KINDS[name]
 
 
 def owned_kind_named(name: str) -> OwnedKind:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from metastore.arguments import shown
-from metastore.errors import InvalidArgument
-from metastore.kinds.registry import KINDS
+from metastore.kinds.registry import KINDS, kind_given
 from metastore.kinds.relation import relation_named
 from metastore.managers.builtin import Catalogs, Filesets, Functions, Metalakes, Schemas, Tables, Topics, Views
 from metastore.managers.declared import DeclaredManager
@@ -66,8 +64,6 @@ class Managers:
 
         Raises InvalidArgument for a kind that this program does not know.
         """
-        if not isinstance(kind, str) or kind not in KINDS:
-            known = ", ".join(sorted(KINDS))
-            raise InvalidArgument(f"there is no kind {shown(kind)}; known are {known}; declare others with ms.Kind(…)")
+        declared = kind_given(kind, "; declare others with ms.Kind(…)")
         own = getattr(self, plural(kind), None)
-        return cast(DeclaredManager, own) if isinstance(own, Manager) else DeclaredManager(self._session, KINDS[kind])
+        return cast(DeclaredManager, own) if isinstance(own, Manager) else DeclaredManager(self._session, declared)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.kind import Kind
-from metastore.kinds.registry import KINDS
+from metastore.kinds.registry import KINDS, kind_given
 from metastore.managers.target import absent_from, missing, unless_back
 from metastore.names import Path, format_path, parse_path
 from metastore.port.backend import Reads
@@ -20,8 +19,7 @@ def check_kind(target: object, kind: str | None) -> None:
         return
     if target is None:
         raise InvalidArgument("kind= is the kind of the path in under=; give under=, or choose changes with kinds=[…]")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidArgument(f"there is no kind {shown(kind)}; known are {', '.join(sorted(KINDS))}")
+    kind_given(kind)
     if isinstance(target, Entity) and target.kind != kind:
         raise InvalidArgument(f"{target.path} is a {target.kind}, not a {kind}")
 

@@ -246,10 +246,8 @@ class Looking:
 
     def _folding(self, metalake: Node | None) -> list[Container]:
         """Return the catalogs that fold case, of one metalake or of all metalakes."""
-        lakes = [_ROOT] if metalake is None else []
-        metalakes = [one.id for top in lakes for one in self._children(top.id, "metalake")]
-        above = metalakes if metalake is None else [metalake.id]
-        return [one for lake in above for one in self._children(lake, "catalog") if one.fold]
+        above = self._children(ROOT_ID, "metalake") if metalake is None else [metalake]
+        return [one for lake in above for one in self._children(lake.id, "catalog") if one.fold]
 
     def _children(self, parent: int, kind: str) -> list[Container]:
         """Return the children of a kind; its family has no other kind."""

@@ -34,7 +34,7 @@ from metastore.managers.target import Target, check_standing, find
 from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.kept_result import entity_at
-from metastore.operation.request import Attempt, Call, Proposal, Results, View
+from metastore.operation.request import Attempt, Call, Proposal, Results, View, the_result
 from metastore.operation.seals import NO_SEAL, Seal
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed, timing
@@ -164,8 +164,7 @@ class OwnedManager(Generic[O]):
             write = Put(nodes[-1].id, self._kind.name, row.name, 0, doc, self.event("create", None, path))
 
             def finish(results: Results) -> O:
-                (result,) = results
-                assert result is not None
+                result = the_result(results)
                 audit = (actor, result.time, actor, result.time)
                 record = OwnedRecord(result.id, nodes[-1].id, self._kind.name, row.name, 1, doc, *audit)
                 return cast(O, self._kind.row(record))

@@ -28,7 +28,7 @@ from metastore.operation.guards import guards_of
 from metastore.operation.request import Proposal, View, committed
 from metastore.operation.session import ManagerSession
 from metastore.port.backend import Reads
-from metastore.port.records import Node, OwnedRecord
+from metastore.port.records import OwnedRecord
 from metastore.port.writes import Delete, Put
 
 _CUSTOM: Final = "custom-"
@@ -140,20 +140,14 @@ class Statistics(OwnedManager[Statistic]):
 
     # --- partitions
 
-    def _read(
-        self, view: View, nodes: tuple[Node, ...], names: list[str]
-    ) -> tuple[list[OwnedRecord | None], list[OwnedRecord | None]]:
-        owners = [nodes[-1].id] * len(names)
-        partitions = view.backend.owned_by_name(owners, PARTITION.name, names)
-        return partitions, view.backend.owned_by_name(owners, PARTITION_STATISTIC.name, names)
-
     def _merge(self, table: Target, partition: str, change: Any, arguments: Any, options: CallOptions) -> int:
         """Apply ``change`` to the values of a partition; return how many values it removed."""
         rows = OwnedManager[PartitionStatistic](self._session, PARTITION_STATISTIC, TABLE)
 
         def attempt(view: View) -> Proposal[int] | int:
             nodes, path = rows.place(View(view.backend, False), table, partition)
-            (there,), (row,) = self._read(view, nodes, [partition])
+            (there,) = view.backend.owned_by_name([nodes[-1].id], PARTITION.name, [partition])
+            (row,) = view.backend.owned_by_name([nodes[-1].id], PARTITION_STATISTIC.name, [partition])
             if there is None:
                 check_standing(view, nodes)
                 raise EntityNotFound(path, f"{path}: there is no such partition; see partitions.names()")

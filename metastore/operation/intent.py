@@ -21,7 +21,7 @@ from metastore.operation.marks import OwnMark
 from metastore.operation.record import OperationRow, detail
 from metastore.operation.request import Merge, Results
 from metastore.operation.session import Session
-from metastore.operation.tickets import Watch, scopes_of
+from metastore.operation.tickets import Watch, give_way, scopes_of
 from metastore.port.commit import Committed, Conflicted, Unknown
 from metastore.port.intents import CLAIMABLE, PENDING, WITH_EVIDENCE, Entry
 from metastore.port.records import Pending, Record, Step
@@ -171,6 +171,7 @@ class Intent:
 
         The operation loses no attempt meanwhile. None: the line is empty. ``line``: the last look showed it.
         """
+        give_way(self._session.backend, [entity_id])
         watch = Watch(self._session, [entity_id])
         self._session.hot.saw_line(entity_id)
         while True:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from metastore.errors import ScopeFrozen
-from metastore.operation.tickets import running
+from metastore.operation.tickets import give_way, running
 from metastore.port.backend import Backend
 from metastore.port.commit import Commit, Committed, Unknown
 from metastore.port.conditions import ROOT_ID
@@ -102,7 +102,10 @@ class OwnMark:
                 self._backend.unmark(entity_id, self.id)
         if marks.other is not None:
             around = running.get()
-            wait = 0.0 if around is not None and around.unbar(marks.other) else None
+            unbarred = around is not None and around.unbar(marks.other)
+            if not unbarred:
+                give_way(self._backend)
+            wait = 0.0 if unbarred else None
             return Conflict("marked", f"operation {marks.other} has the scope for itself", wait)
         if marks.quiet and self._exclusive:
             return Conflict("marked", "others have their turn after an exclusive operation", marks.quiet)

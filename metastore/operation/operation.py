@@ -36,7 +36,7 @@ from metastore.operation.marks import OwnMark, waits_at
 from metastore.operation.record import OperationRow, detail, tell_id, winner
 from metastore.operation.request import Call, Merge, Proposal, Request, is_known
 from metastore.operation.session import Session
-from metastore.operation.tickets import Loan, OwnTicket, carrying, sent
+from metastore.operation.tickets import Loan, OwnTicket, carrying, give_way, sent
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.records import Record, Step
 from metastore.port.writes import Update, Write
@@ -350,6 +350,7 @@ class Operation(Generic[T]):
     def _line_up(self, reaction: Reaction, commit: Commit) -> None:
         """Wait in line; or leave it, for an operation with a mark."""
         if reaction is Reaction.QUEUE:
+            give_way(self._backend, _updated(commit.writes))
             self._ticket.take(_updated(commit.writes), self._row.ends)
         elif reaction is Reaction.STEP_ASIDE:
             self._ticket.leave()

@@ -66,6 +66,13 @@ class Proposal(Generic[T]):
         return replace(self, guards=with_raised(self.guards, {entity_id}), exclusive=True)
 
 
+def the_result(results: Results) -> Result:
+    """Return the result of a commit's only write."""
+    (result,) = results
+    assert result is not None
+    return result
+
+
 @runtime_checkable
 class Fencing(Protocol):
     """One lease or several, as a condition of a mutation."""

@@ -47,6 +47,12 @@ class Lender(Protocol):
         The block waits for the others inside of the function, and yields the ticket; None: it was removed meanwhile.
         """
 
+    def give_way(self, backend: Reads, ids: Iterable[int]) -> None:
+        """Let the functions leave their lines, and give up their marks: a call inside of them waits for others.
+
+        ``ids``: the entities for which it waits in line; the functions' next runs take tickets for these too.
+        """
+
     def outdate(self) -> None:
         """Forget the entities with which the functions' turns began: a call inside of them may change these.
 
@@ -59,6 +65,13 @@ class Lender(Protocol):
 
 running: Final[ContextVar[Lender | None]] = ContextVar("metastore_running", default=None)
 """The place of the innermost function that runs, or has begun this task and ended."""
+
+
+def give_way(backend: Reads, ids: Iterable[int] = ()) -> None:
+    """Let the functions around a call hold nothing for which others wait, before the call waits for others."""
+    around = running.get()
+    if around is not None:
+        around.give_way(backend, ids)
 
 
 class Loan:
@@ -163,7 +176,7 @@ class OwnTicket:
         if wanted != self.ids:
             # an operation that needs more entities gives its tickets up first: each wait is for an older ticket
             self.leave()
-        self.ids = wanted
+        self.ids, self._began = wanted, 0.0
         watch, clock = Watch(self._session, wanted), self._session.clock
         queued, self._ahead, self._next = clock.monotonic(), 0, True
         self._patience = min(max(_PATIENCE, 4 * run), _LONGEST_PATIENCE)
@@ -198,6 +211,11 @@ class OwnTicket:
         seen = backend.pending(entity_id, None, BATCH, number)
         self.seen = {entity_id: seen}
         return seen.line
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether the operation is in line, and waits for nobody there."""
+        return self.number is not None and self._began > 0
 
     @property
     def is_short(self) -> bool:

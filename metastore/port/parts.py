@@ -8,8 +8,6 @@ from pathlib import Path
 
 from metastore.errors import BackendUnavailable
 
-__all__ = ["open_part"]
-
 
 def open_part(path: Path) -> int:
     """Open a file that only its owner can read, and lock it; create it if it is missing. Return its descriptor.

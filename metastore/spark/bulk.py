@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC
 from metastore.kinds.statistic import STATISTIC
@@ -66,6 +67,8 @@ def attach_rows(store: Store, named: str, rows: Rows, tag: str, relation: str) -
     """Attach the rows of one task of :func:`attach_many`; return how many attachments are new."""
 
     def attach(tx: Transaction, rows: list[dict[str, Any]]) -> int:
+        if (bad := next((row for row in rows if row.get("target") is None), None)) is not None:
+            raise InvalidArgument(f"the row {shown(bad)} has no target; leave it out")
         manager: Any = tx.tags if relation == "tags" else tx.relations(relation)
         return int(manager.attach_many(tag, [{k: v for k, v in row.items() if v is not None} for row in rows]))
 

@@ -25,7 +25,7 @@ from metastore.managers.builtin import Schemas
 from metastore.managers.target import Target, find, names_of
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.marks import MARK_TTL
-from metastore.operation.request import Call, Fencing, View
+from metastore.operation.request import Call, Fencing, View, the_result
 from metastore.operation.session import Session
 from metastore.port.commit import CommitOutcome, Committed, Conflicted, Unknown
 from metastore.port.conditions import Guard
@@ -126,9 +126,7 @@ class Freeze(Transaction):
                 raise
             raise Conflict("unavailable", str(error)) from None
         if isinstance(outcome, Committed):
-            (result,) = outcome.results
-            assert result is not None
-            return result.version
+            return the_result(outcome.results).version
         if isinstance(outcome, Unknown):
             raise Conflict("lost", "the answer was lost", 0.0)
         raise self._mark.step_aside([n.id for n in record.chain], cause=outcome.cause)

@@ -7,7 +7,7 @@ row: their scope is marked instead, so that others step aside.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from typing import cast
@@ -21,6 +21,7 @@ from metastore.operation.helping import BATCH, leads_to
 from metastore.operation.marks import OwnMark
 from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket, Seen, running
+from metastore.port.backend import Reads
 from metastore.port.commit import Commit, CommitOutcome
 from metastore.port.conditions import ROOT_ID, Absent, Children, Expect, Listing, Newest, Relations
 from metastore.port.records import ROOT, Lookup, Pending, Record
@@ -84,10 +85,11 @@ class InLine:
     def _take(self) -> None:
         """Wait for the turn on all entities that are known: first in the process, then among the processes."""
         ids = tuple(sorted(self._ids))
-        lender = self._lender
-        if lender is not None:
-            self._join(lender)  # in line, it would wait for a function around it, which waits for it
+        if self._lent is not None:
+            self._join()  # in line, it would wait for a function around it, which waits for it
             return
+        if self._outer is not None:
+            self._outer.give_way(self._session.backend, ids)
         if self._at != ids:
             # a transaction that needs more entities gives its tickets up first: each wait is for an older ticket
             self.leave()
@@ -96,9 +98,9 @@ class InLine:
             return
         if self._door is None and not self.chained.leads and self._enter(door_at(self._session, ids)):
             return
-        self._ticket = OwnTicket(self._session) if self._ticket is None else self._ticket
-        self._ticket.take(ids, self._ends, self._run)
-        self._began_with, self._read_at = self._ticket.seen, self._session.clock.monotonic()
+        self._ticket = ticket = OwnTicket(self._session) if self._ticket is None else self._ticket
+        ticket.take(ids, self._ends, self._run)
+        self._began_with, self._read_at = ticket.seen, self._session.clock.monotonic()
         self.chained.begin()
         if self._door is not None:
             self._door.begin()
@@ -123,18 +125,17 @@ class InLine:
 
     @property
     def _lent(self) -> OwnTicket | None:
-        """The ticket for these entities of a function around this one, in the same database."""
-        lender = self._lender
-        return None if lender is None else lender._own  # noqa: SLF001  (the same class)
+        """The ticket for these entities of a function around this one, in the same database.
 
-    @property
-    def _lender(self) -> InLine | None:
-        """The function with that ticket; those between the two may have none, or one for other entities."""
-        return next((one for one in self._outwards() if self._ids and one._lends_to(self)), None)  # noqa: SLF001
+        The functions between the two may have none, or one for other entities.
+        """
+        return next((one._own for one in self._outwards() if one._lends_to(self)), None)  # noqa: SLF001
 
     def _lends_to(self, inner: InLine) -> bool:
-        ticket, here, there = self._own, self._session.backend.origin, inner._session.backend.origin
-        return ticket is not None and inner._ids.issubset(ticket.ids) and here.database == there.database
+        ticket = self._own
+        if ticket is None or not inner._ids or not inner._ids.issubset(ticket.ids):
+            return False
+        return self._is_at(inner._session.backend)
 
     def _outwards(self) -> Iterator[InLine]:
         """Return the functions around this one, the innermost first."""
@@ -162,14 +163,14 @@ class InLine:
         """Whether it is at the door of a function around it."""
         return self._door is not None and self._own is None
 
-    def _join(self, lender: InLine) -> None:
+    def _join(self) -> None:
         """Wait for the other runs inside of the same function.
 
         The functions around it then read again what this run changes.
         """
         if self._door is None:
             # a function in between that has joined keeps its place until it ends: runs inside of it wait for each other
-            place = next(one for one in self._outwards() if one is lender or one._joined)  # noqa: SLF001
+            place = next(one for one in self._outwards() if one._lends_to(self) or one._joined)  # noqa: SLF001
             place._inside = place._inside or Door(self._session.clock)  # noqa: SLF001  (the same class)
             self._enter(place._inside)  # noqa: SLF001  (the same class)
 
@@ -186,7 +187,21 @@ class InLine:
         """See :class:`metastore.operation.tickets.Lender`."""
         inside = InLine(session, ends)
         inside._ids = set(ids)
-        return None if inside._lender is None else inside._lent_to()
+        return None if inside._lent is None else inside._lent_to()
+
+    def give_way(self, backend: Reads, ids: Iterable[int]) -> None:
+        """See :class:`metastore.operation.tickets.Lender`."""
+        for one in (self, *self._outwards()):
+            if one._mark is not None:  # noqa: SLF001  (the same class)
+                one._mark.remove()  # noqa: SLF001
+            if (own := one._own) is not None and own.has_turn:  # noqa: SLF001
+                more = one._ids.union(ids)  # noqa: SLF001
+                if len(more) <= _MOST and one._is_at(backend):  # noqa: SLF001
+                    one._ids = more  # noqa: SLF001
+                one.leave()
+
+    def _is_at(self, backend: Reads) -> bool:
+        return self._session.backend.origin.database == backend.origin.database
 
     def outdate(self) -> None:
         """See :class:`metastore.operation.tickets.Lender`."""
@@ -205,8 +220,8 @@ class InLine:
     @contextmanager
     def _lent_to(self) -> Iterator[int | None]:
         try:
-            if self._lender is not None:
-                self._join(self._lender)
+            if self._lent is not None:
+                self._join()
             yield None if self._lent is None else self._lent.number
         finally:
             self.over()

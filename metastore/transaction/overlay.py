@@ -11,7 +11,7 @@ an exclusive guard on the parent, and reads it again under that guard.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -47,8 +47,8 @@ class Overlay(Reads):
         self._origin = Origin(here.database, committed=False, run=here.run, drafted=True)
         self._reads = ReadSet()
         self._drafts = Drafts()
-        self._entities = EntityOverlay(base, self._reads, self._drafts, meet)
-        self._listings = ListingOverlay(base, self._reads, self._drafts, self._entities)
+        self.entities = EntityOverlay(base, self._reads, self._drafts, meet)
+        self._listings = ListingOverlay(base, self._reads, self._drafts, self.entities)
         self._owned = OwnedOverlay(base, self._reads, self._drafts.is_new)
         self._relations = RelationOverlay(base, self._reads, self._drafts.is_new)
         self._writes: list[Write] = []
@@ -88,14 +88,6 @@ class Overlay(Reads):
         """Note a scope that the transaction has frozen: its commit always guards that scope."""
         self._reads.guards[entity_id] = scope_version
 
-    def addresses(self) -> dict[Lookup, int]:
-        """Return the followed paths from the root, and the entity to which each led."""
-        return self._entities.addresses()
-
-    def catalogs(self) -> Iterator[Record]:
-        """Yield the catalogs that the commit has validated and did not change."""
-        return self._entities.catalogs()
-
     def changed(self, shown: Reads | None = None) -> Changed | None:
         """Return the entity that has changed since it was read or written, after a conflict; None: no entity has.
 
@@ -111,7 +103,7 @@ class Overlay(Reads):
             hidden = {i for i, known in zip(ids, shown.by_id(ids), strict=True) if known is None}
             expected = {i: version for i, version in expected.items() if i not in hidden}
             guards = {i: scope for i, scope in guards.items() if i not in hidden}
-        return changed(self._base, expected, guards, self._entities.name)
+        return changed(self._base, expected, guards, self.entities.name)
 
     # --- writes
 
@@ -120,7 +112,7 @@ class Overlay(Reads):
         if commit.principal != self._principal:
             raise InvalidArgument("a transaction has only one principal; give it to transaction() or run()")
         for guard in commit.guards:
-            self._entities.note_guard(guard.id, guard.scope_version)
+            self.entities.note_guard(guard.id, guard.scope_version)
             if guard.bump and not self._drafts.is_new(guard.id):
                 self._reads.bumped.add(guard.id)
         now = self._clock.micros()
@@ -128,7 +120,7 @@ class Overlay(Reads):
 
     def _write(self, write: Write, now: int, skip_existing: bool) -> Result | None:
         if isinstance(write, Insert):
-            if skip_existing and self._entities.child(write.parent_id, write.family, write.key) is not None:
+            if skip_existing and self.entities.child(write.parent_id, write.family, write.key) is not None:
                 return None
             return self._insert(write, now)
         if isinstance(write, Update):
@@ -149,7 +141,7 @@ class Overlay(Reads):
         return Result(entity_id, 1, now)
 
     def _update(self, write: Update, now: int) -> Result:
-        draft = self._entities.draft(write.id)
+        draft = self.entities.draft(write.id)
         if write.place is not None:
             draft.parent_id, draft.key = write.place.parent_id, write.place.key
             draft.node = draft.node._replace(name=write.place.name, fold=write.place.fold)
@@ -181,10 +173,10 @@ class Overlay(Reads):
     # --- reads of entities
 
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
-        return self._entities.resolve(lookups)
+        return self.entities.resolve(lookups)
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
-        return self._entities.by_id(ids)
+        return self.entities.by_id(ids)
 
     def hold(self, guards: Guards) -> bool:
         """Return True: the commit validates the guards."""

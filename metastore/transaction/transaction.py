@@ -163,7 +163,7 @@ class Transaction(Managers):
     def _remember(self) -> None:
         """Remember the settings of the catalogs that were read, so that the next transaction need not read them."""
         if self._outer.seals is not None:
-            for catalog in self._overlay.catalogs():
+            for catalog in self._overlay.entities.catalogs():
                 self._outer.seals.validated(catalog)
 
     def enter_line(self) -> None:
@@ -293,7 +293,7 @@ class Transaction(Managers):
         changed = self._overlay.changed(self._outer.backend if self._outer.access is not None else None)
         if self._line is not None:
             lost_on = None if changed is None else changed.id
-            self.is_in_line = self._line.lost(commit, cause, self._overlay.addresses(), lost_on)
+            self.is_in_line = self._line.lost(commit, cause, self._overlay.entities.addresses(), lost_on)
         raise _error(conflict, changed) from None
 
     def _take_up(self, cause: str) -> NoReturn:

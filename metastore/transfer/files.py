@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from metastore.arguments import shown
-from metastore.errors import InvalidArgument
+from metastore.errors import BackendUnavailable, InvalidArgument
 from metastore.names import exact_text
 from metastore.port.parts import open_part
 from metastore.transfer.resume import require_export
@@ -49,19 +49,23 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
         with opened as stream:
             yield stream, False
         return
-    with opened as stream:
-        try:
-            yield stream, True
-            stream.flush()
-            os.fchmod(stream.fileno(), _PRIVATE if existing is None else stat.S_IMODE(existing.st_mode))
-            os.fsync(stream.fileno())
-            beside.replace(path)  # before another export can open it
-        except BaseException:
-            # keep a part that was written: the next export continues there
-            if beside.exists() and not beside.stat().st_size:
-                beside.unlink()
-            raise
-    _sync(path.parent)
+    try:
+        with opened as stream:
+            try:
+                yield stream, True
+                stream.flush()
+                os.fchmod(stream.fileno(), _PRIVATE if existing is None else stat.S_IMODE(existing.st_mode))
+                os.fsync(stream.fileno())
+                beside.replace(path)  # before another export can open it
+            except BaseException:
+                # keep a part that was written: the next export continues there
+                if beside.exists() and not beside.stat().st_size:
+                    beside.unlink()
+                raise
+        _sync(path.parent)
+    except OSError as error:  # also of closing the stream, which tries again to write
+        message = f"the file {_told(name)} cannot be written: {error.strerror}; make room there, then export again"
+        raise BackendUnavailable(message) from None
 
 
 def _sync(folder: Path) -> None:
@@ -92,11 +96,14 @@ def _opening(name: str, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # a name of bytes that are not UTF-8 has lone surrogates, which no message may contain
-        is_text = not any("\ud800" <= char <= "\udfff" for char in name)
-        file = shown(name) if is_text else repr(os.fsencode(name))[1:80]
-        message = f"the file {file} cannot be {what}: {error.strerror}; check its name, and who may use it"
+        message = f"the file {_told(name)} cannot be {what}: {error.strerror}; check its name, and who may use it"
         raise InvalidArgument(message) from None
+
+
+def _told(name: str) -> str:
+    """Return the name of a file for a message, which contains no lone surrogates: those of bytes that are not UTF-8."""
+    is_text = not any("\ud800" <= char <= "\udfff" for char in name)
+    return shown(name) if is_text else repr(os.fsencode(name))[1:80]
 
 
 def file_name(place: FileOrName) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,8 +16,9 @@ from metastore.kinds.drop import drop_name
 from metastore.managers.drops.row import read_drop
 from metastore.managers.drops.steps import take_over
 from metastore.port.backend import MOST_AHEAD, Backend
+from metastore.port.commit import Commit, CommitOutcome, Committed, Unknown
 from metastore.port.conditions import DROPPING, LIVE, PURGING
-from tests.contract.ground import Ground, behind
+from tests.contract.ground import Ground, behind, interrupted
 
 pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
 
@@ -404,6 +405,21 @@ class TestAPartition:
         assert store.verify() == []
 
 
+@pytest.mark.parametrize("end", ["roll_back", "finish"])
+@pytest.mark.parametrize("meanwhile", ["rename", "drop"])
+def test_the_table_of_a_partition_is_elsewhere_when_the_drop_ends(
+    store: Store, table: ms.Table, end: str, meanwhile: str
+) -> None:
+    pending = store.partitions.begin_drop(T, "p2")
+    act = {"rename": lambda: store.tables.rename(T, "renamed"), "drop": lambda: store.tables.drop(T)}[meanwhile]
+    with interrupted(store, act), suppress(ms.EntityNotFound):
+        getattr(pending, end)()
+    assert store.verify() == []
+    ended = [c for c in store.changes(kinds=["partition"]) if c.action == "purge" or c.version == 3]
+    assert len(ended) == (meanwhile == "rename")
+    assert all("m.c.one.renamed.p2" in (change.path_before, change.path_after) for change in ended)
+
+
 class TestTakeOver:
     def test_not_before_the_ttl(self, store: Store, table: ms.Table) -> None:
         mine = store.tables.begin_drop(T)
@@ -433,6 +449,31 @@ class TestTakeOver:
             _refused(step, new)
         new.roll_back()
         assert store.tables.load(T).id == table.id
+
+    def test_taken_over_before_the_lost_answer_is_looked_up(self, store: Store, table: ms.Table) -> None:
+        old = store.tables.begin_drop(T, ttl=SOON)
+        session, backend = store._session, store._session.backend
+        new: list[ms.PendingDrop] = []
+
+        class Losing:
+            def commit(self, value: Commit) -> CommitOutcome:
+                session.backend = backend
+                assert isinstance(backend.commit(value), Committed)
+                new.append(_taken_over(store))
+                return Unknown("the wire was cut")
+
+            def in_one_go(self, work: Callable[[], Any], **_: Any) -> Any:
+                return work()  # in this task: the only thread of an async store is free for the other process
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(backend, name)
+
+        session.backend = cast(Backend, Losing())
+        with pytest.raises(ms.DropPending, match="taken over"):
+            old.started()
+        _refused(old.finish, new[0])
+        assert (old.token, old.held) == (1, False)
+        assert new[0].finish()
 
     def test_it_waits_out_the_old_ttl(self, store: Store, table: ms.Table) -> None:
         old = store.tables.begin_drop(T, ttl=0.4)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,3 +49,17 @@ def test_tables_beside_it_are_registered_and_one_of_an_earlier_crawl_stays(crawl
     report = crawler.crawl(on_missing="drop", max_missing=1)
     assert (paths_of(report), len(report.failures), report.dropped) == (["s.u.metadata", "s.v"], 1, 0)
     assert crawler.table("s.t").version == 1
+
+
+def test_a_log_that_cannot_be_read_is_a_failure(crawler: Crawler, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(crawler.lake, "Delta", "s/t/")
+    scan = os.scandir
+
+    def refused(path: Any) -> Any:
+        if os.fspath(path).endswith("_delta_log"):
+            raise PermissionError(13, "Permission denied")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    report = crawler.crawl()
+    assert (report.tables, [one.reason for one in report.failures]) == (0, ["cannot be listed: Permission denied"])

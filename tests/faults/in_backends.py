@@ -110,8 +110,8 @@ _GUARDS = (
     Fault(
         "SQLite: any that was dropped is restored",
         _LITE,
-        "if (row and row[0]) != read.id:",
-        "if False:",
+        "return newest == read.id",
+        "return True",
         "tests/concurrency/test_restores.py tests/statements/test_statements.py -k 'restore and not postgres'",
     ),
     Fault(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from contextvars import Context, copy_context
 from typing import Any
 
 import pytest
 
 import metastore as ms
+from metastore.operation import tickets as tickets_of
 from metastore.operation.tickets import running
+from metastore.transaction import line
 from metastore.transaction.line import InLine
 
 
@@ -191,6 +193,80 @@ def test_a_single_call_goes_on_that_ticket_too(store: ms.Store, monkeypatch: pyt
     assert (_in_its_turn(store, inside), len(tickets)) == (2, 1)
     count = {"alter": 1, "alters at once": 5}.get(how, 0)
     assert len(store.metalakes.load("m").properties) == count
+
+
+@pytest.mark.parametrize("how", ["run", "alter", "alter pinned"])
+def test_two_functions_that_call_inside_of_their_turns_do_not_wait_for_each_other(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Each waited behind the other's ticket, until others took one away: here that takes longer than they have."""
+    monkeypatch.setattr(tickets_of, "_PATIENCE", 60.0)
+    monkeypatch.setattr(tickets_of, "_LONGEST_PATIENCE", 60.0)
+    names = {"m": "x", "x": "m"}
+    for name in names:
+        store.metalakes.create(name)
+
+    def inside(name: str) -> None:
+        if how == "run":
+            store.run(lambda tx: tx.metalakes.alter(name, ms.SetProperty("inside", "1")))
+        else:
+            version = store.metalakes.load(name).version if how == "alter pinned" else None
+            store.metalakes.alter(name, ms.SetProperty("inside", "1"), expected_version=version)
+
+    def around(name: str) -> None:
+        runs = list[int]()
+
+        def fn(tx: Any) -> None:
+            runs.append(1)
+            if len(runs) == 1:
+                tx.metalakes.load(name)
+                store.metalakes.alter(name, ms.SetComment("another caller"))
+            elif len(runs) == 2:
+                meeting.wait(30.0)
+                with suppress(ms.VersionConflict):
+                    inside(names[name])
+            tx.metalakes.alter(name, ms.SetProperty("around", str(len(runs))))
+
+        store.run(fn)
+        ended.append(len(runs))
+
+    meeting, ended = threading.Barrier(2), list[int]()
+    _at_once(around, names)
+    assert max(ended) <= 4
+    assert all("around" in store.metalakes.load(name).properties for name in names)
+    assert len(ended) == 2
+
+
+def test_two_functions_that_call_inside_of_their_marks_do_not_wait_for_each_other(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waited until the other's mark had ended."""
+    monkeypatch.setattr(line, "_BARRED", 5.0)
+    _table(store)
+    store.schemas.create("m.c.x")
+    names, cleared = {"m.c.s": "m.c.x", "m.c.x": "m.c.s"}, list[object]()
+    monkeypatch.setattr(store._session.backend, "clear", lambda *given: cleared.append(given))
+    meeting, ended = threading.Barrier(2), list[str]()
+
+    def around(schema: str) -> None:
+        runs = list[int]()
+
+        def fn(tx: Any) -> None:
+            runs.append(1)
+            list(tx.tables.names(schema))
+            if len(runs) == 1:
+                store.tables.create(f"{schema}.another_caller")
+            elif len(runs) == 2:
+                meeting.wait(30.0)
+                store.tables.create(f"{names[schema]}.inside")
+            tx.tables.create(f"{schema}.around")
+
+        store.run(fn)
+        ended.append(schema)
+
+    _at_once(around, names)
+    assert sorted(ended) == sorted(names)
+    assert not cleared
 
 
 @pytest.mark.parametrize("how", ["transaction", "with a rename", "exclusive"])

@@ -79,6 +79,8 @@ def test_a_denial_that_a_task_writes_ends_what_a_user_does(sqlite_url: str) -> N
         rows = [{"target": "lake.writer", "kind": "role", "value": "deny:modify_table"}]
         with pytest.raises(ms.PermissionDenied):
             attach_rows(ann, "of ann", iter(rows), "lake.sales.eu.orders", "grant")
+        with pytest.raises(ms.InvalidArgument, match=r"'value': 'x'\} has no target"):
+            attach_rows(store, "bad", iter([*rows, {"target": None, "value": "x"}]), "lake.sales.eu.orders", "grant")
         assert attach_rows(store, "first", iter(rows), "lake.sales.eu.orders", "grant") == 1
         with pytest.raises(ms.PermissionDenied):
             ann.tables.alter(held, ms.SetComment("after"))

@@ -14,6 +14,7 @@ from pyspark.sql import Row
 
 import metastore as ms
 from metastore.errors import HistoryGone, InvalidArgument
+from metastore.past.reads import PastReads
 from metastore.port.commit import Unknown
 from metastore.spark import history, register_source
 from metastore.spark.source import write
@@ -173,6 +174,14 @@ def test_a_task_that_runs_again_leaves_what_people_did_meanwhile(
         write.Upsert("entities", lambda: ms.open(postgres_url), overwrite=True)
 
 
+def test_a_row_that_cannot_create_its_entity_says_so(sqlite_url: str) -> None:
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+    rows = [Row(kind="catalog", path="m.c", comment="x")]
+    with pytest.raises(InvalidArgument, match=r"the row m\.c \(catalog\): it does not exist, and needs fields"):
+        write.Upsert("entities", lambda: ms.open(sqlite_url), overwrite=False).write(iter(rows))
+
+
 def test_under_compares_names_as_the_catalog_does(sqlite_url: str) -> None:
     with ms.open(sqlite_url) as store:
         store.metalakes.create("m")
@@ -215,6 +224,27 @@ def test_what_the_store_hides_is_hidden(sqlite_url: str) -> None:
     owned = {(row["kind"], row["name"]) for row in rows_read(sqlite_url, "owned") if row["kind"] != "drop"}
     assert owned == {("partition", "kept"), ("partition_statistic", "kept"), ("partition", "again")}
     assert [row["column_id"] for row in rows_read(sqlite_url, "relations")] == [2]
+
+
+def test_tags_on_columns_are_read_in_few_statements(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.tags.create("m.pii")
+        for n in range(20):
+            store.tables.create(f"m.c.s.t{n}", parents=True, columns=[ms.Column("a", "int"), ms.Column("b", "int")])
+        for column in "ab":
+            store.tags.attach_many("m.pii", [{"target": f"m.c.s.t{n}", "column": column} for n in range(20)])
+    calls = list[int]()
+    by_id = PastReads.by_id
+
+    def counted(self: PastReads, ids: Any, **options: Any) -> Any:
+        calls.append(len(ids))
+        return by_id(self, ids, **options)
+
+    monkeypatch.setattr(PastReads, "by_id", counted)
+    assert len(rows_read(sqlite_url, "relations", partitions="1")) == 40
+    assert len(calls) == 2
 
 
 def test_a_task_whose_commits_got_no_answer_writes_when_it_runs_again(
@@ -290,6 +320,8 @@ def test_options_say_what_is_read(sqlite_url: str) -> None:
     assert only == [{"path": row["path"], "id": row["id"]} for row in everything]
     with pytest.raises(InvalidArgument, match=r"no column .nothing."):
         rows_read(sqlite_url, "entities", columns="nothing")
+    with pytest.raises(InvalidArgument, match=r"names one twice: path, path"):
+        rows_read(sqlite_url, "entities", columns="path,path")
     with pytest.raises(InvalidArgument, match="another database"):
         rows_read(sqlite_url, "changes", after="0" * 8 + after[after.index("-") :])
 

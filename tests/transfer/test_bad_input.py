@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -267,6 +268,29 @@ def test_a_header_that_was_changed() -> None:
     refused(b"".join([json.dumps(too_few).encode() + b"\n", *lines, end]), "the position 2; the header says .* is 1")
     with ms.open("memory://") as store:  # as an earlier release wrote it
         assert store.import_from(io.BytesIO(b"".join([first, *lines, end]))).written == 1
+
+
+def test_statistics_before_their_partition(tmp_path: Path) -> None:
+    """Their id must be greater than that of their partition, in whichever order a file has the lines."""
+    lines = small()
+    at = next(n for n, line in enumerate(lines) if line.get("owned") == "partition")
+    of = {**lines[at], "owned": "partition_statistic"}
+    lines.insert(at, {**of, "doc": {"comment": None, "properties": {}, "values": {"custom-rows": 5}}})
+    with ms.open("memory://") as store:
+        store.import_from(io.BytesIO(sealed(lines)))
+        assert store.statistics.of("lake.c.s.t", partition="p") == {"custom-rows": 5}
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with ms.open("memory://") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(ms.BackendUnavailable, match=r"x\.jsonl.*No space left.*room"):
+                store.export_to(tmp_path / "x.jsonl")
+        assert store.export_to(tmp_path / "x.jsonl").lines == 2
 
 
 def test_wrong_calls(tmp_path: Path) -> None:

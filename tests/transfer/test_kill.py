@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import metastore as ms
+from metastore.backends.postgres.restore import PostgresRestorer
 from metastore.port.restore import Ending
 from tests.concurrency.workers import FORKSERVER
 from tests.transfer.world import UNKNOWN, build, difference, numbers, opened, port, rows
@@ -239,3 +242,23 @@ def test_two_exports_into_one_file(source: str, tmp_path: Path) -> None:
         assert store.export_to(tmp_path / "again.jsonl").hash == said.hash
     with ms.open("memory://two-exports") as store:
         assert store.import_from(file).hash == said.hash
+
+
+def test_the_slower_of_two_imports_of_one_file_says_so(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It found the rows of the other one, and said that the file was damaged."""
+    with ms.open("memory://") as source:
+        source.metalakes.create("lake")
+        file = io.BytesIO()
+        source.export_to(file, history=True)
+    write = PostgresRestorer.write
+    with ms.open(postgres_url) as slow, ms.open(postgres_url) as quick:
+
+        def overtaken(*args: Any) -> None:
+            monkeypatch.setattr(PostgresRestorer, "write", write)
+            assert quick.import_from(io.BytesIO(file.getvalue())).restored
+            write(*args)
+
+        monkeypatch.setattr(PostgresRestorer, "write", overtaken)
+        with pytest.raises(ms.InvalidArgument, match="another process imports the same file"):
+            slow.import_from(io.BytesIO(file.getvalue()))
+        assert slow.metalakes.load("lake").path == "lake"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from collections.abc import Iterator
 from itertools import product
@@ -42,9 +44,12 @@ _PRIVATE = ("_WRITE_DOWN", "_MARK", "_FREEZE", "_HELP")
 
 
 def _texts(module: ModuleType) -> Iterator[tuple[str, str]]:
-    whole = {*module.__all__, *_PRIVATE}
-    for name, value in vars(module).items():
-        if name in whole and isinstance(value, str) and _WRITES.search(value):
+    """Yield each public text that writes and that the module itself assigns, and the private ones named above."""
+    assigned = [one for one in ast.parse(inspect.getsource(module)).body if isinstance(one, ast.Assign | ast.AnnAssign)]
+    targets = [target for one in assigned for target in (one.targets if isinstance(one, ast.Assign) else [one.target])]
+    for name in [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]:
+        value = vars(module)[name]
+        if isinstance(value, str) and _WRITES.search(value) and (name[0] != "_" or name in _PRIVATE):
             yield name, value
 
 

@@ -72,15 +72,18 @@ class MemoryBackend(MemoryReads):
         return self._attempt(applied)
 
     def _attempt(self, change: Callable[[Tables, int], tuple[Result | None, ...]]) -> CommitOutcome:
-        """Let ``change`` work on a copy of the tables, which replaces them if ``change`` refuses nothing."""
+        try:
+            return Committed(self._change(change))
+        except PreconditionFailed as failed:
+            return failed.conflict
+
+    def _change(self, change: Callable[[Tables, int], T]) -> T:
+        """Let ``change`` work on a copy of the tables, which replaces them if ``change`` raises no error."""
         with self._lock:
             changed = self._tables.copy()
-            try:
-                results = change(changed, self._clock.micros())
-            except PreconditionFailed as failed:
-                return failed.conflict
+            result = change(changed, self._clock.micros())
             self._tables = changed
-            return Committed(results)
+            return result
 
     # --- operations that are written down
 
@@ -196,14 +199,7 @@ class MemoryBackend(MemoryReads):
 
     @property
     def leases(self) -> LeaseRows:
-        return MemoryLeases(self._lease_change, self._clock)
-
-    def _lease_change(self, change: Callable[[Tables, int], T]) -> T:
-        with self._lock:
-            changed = self._tables.copy()
-            result = change(changed, self._clock.micros())
-            self._tables = changed
-            return result
+        return MemoryLeases(self._change, self._clock)
 
     # --- gc
 
@@ -252,7 +248,7 @@ class MemoryBackend(MemoryReads):
             looked = self.feed(after, limit).rows
             newest = max((s.seq or 0 for s in self._tables.steps), default=0)
             doomed = [s for s in looked if s.seq != newest and needless(self._tables, s, limits)]
-            versions = sum(self._version_of(s.entity_id) is not None for s in doomed)
+            versions = sum(self._tables.row(s.entity_id) is not None for s in doomed)
             gone = {s.seq for s in doomed}
             since = max([self._tables.drawn["past_from"], *(next_seen(self._tables, s) for s in doomed)])
             self._tables.drawn["past_from"] = since

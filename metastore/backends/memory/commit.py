@@ -132,33 +132,28 @@ def newest_dropped(tables: Tables, parent_id: int, kind: str, family: str, key: 
 
 
 def _check_read(tables: Tables, read: Read) -> None:
-    if isinstance(read, Relations):
-        relations.check(tables, read)
-    else:
-        _check_other_read(tables, read)
-
-
-def _check_other_read(tables: Tables, read: Expect | Absent | Listing | Children | Newest) -> None:
-    owned_versions = {row.id: row.version for row in tables.owned.values()}
     if isinstance(read, Expect):
-        body = tables.bodies.get(read.id)
-        version = owned_versions.get(read.id) if read.owned else body and body.version
+        row = tables.row(read.id)
+        version = row.version if isinstance(row, OwnedRecord if read.owned else Body) else None
         if version != read.version:
             raise PreconditionFailed("read", read.id, version)
-    elif isinstance(read, Absent):
+    elif not _is_true(tables, read):
+        raise PreconditionFailed("read", read.id if isinstance(read, Relations) else read.parent_id)
+
+
+def _is_true(tables: Tables, read: Absent | Listing | Children | Newest | Relations) -> bool:
+    if isinstance(read, Relations):
+        return relations.members(tables, read) == read.members
+    if isinstance(read, Absent):
         name = (read.parent_id, read.family, read.key)
-        if name in tables.owned if read.owned else tables.live_child(*name) is not None:
-            raise PreconditionFailed("read", read.parent_id)
-    elif isinstance(read, Children):
+        return name not in tables.owned if read.owned else tables.live_child(*name) is None
+    if isinstance(read, Children):
         live = [s for s in tables.children(read.parent_id) if s.state in TAKEN and s.id not in read.besides]
-        if bool(live) != read.there:
-            raise PreconditionFailed("read", read.parent_id)
-    elif isinstance(read, Newest):
+        return bool(live) == read.there
+    if isinstance(read, Newest):
         newest = newest_dropped(tables, read.parent_id, read.kind, read.family, read.key)
-        if (newest and newest.id) != read.id:
-            raise PreconditionFailed("read", read.parent_id)
-    elif _members(tables, read) != read.members:
-        raise PreconditionFailed("read", read.parent_id)
+        return (newest and newest.id) == read.id
+    return _members(tables, read) == read.members
 
 
 def _members(tables: Tables, read: Listing) -> set[tuple[int, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 from metastore.backends.memory.past import until
 from metastore.backends.memory.tables import Tables
@@ -20,8 +19,8 @@ def needless(tables: Tables, step: Step, limits: HistoryLimits) -> bool:
     older = [s for s in history if (s.version or 0) < (step.version or 0)]
     if step.time >= limits.before or (step.seq or 0) > limits.unread or any(s.time >= limits.before for s in older):
         return False
-    current = _current(tables, step.entity_id or 0)
-    if current is not None and (step.version or 0) > current - limits.keep:
+    current = tables.row(step.entity_id)
+    if current is not None and (step.version or 0) > current.version - limits.keep:
         return False
     gone_at = next_seen(tables, step)
     # the last step of a deleted row stays until its older steps are deleted: otherwise one of them would look like the
@@ -40,7 +39,7 @@ def next_seen(tables: Tables, step: Step) -> int:
         return until(min(later, key=lambda s: s.version or 0))
     if step.state != LIVE:
         return until(step)
-    if _current(tables, step.entity_id or 0) is not None:
+    if tables.row(step.entity_id) is not None:
         return _NEVER
     # the entity was dropped with an entity above it, a relation with one of its ends
     return min(_gone_at(tables, above) for above in (step.parent_id, step.other_id) if above is not None)
@@ -54,15 +53,6 @@ def _gone_at(tables: Tables, entity_id: int) -> int:
 
 def _is_last(tables: Tables, step: Step) -> bool:
     return not any(s.entity_id == step.entity_id and (s.version or 0) > (step.version or 0) for s in tables.steps)
-
-
-def _current(tables: Tables, row_id: int) -> int | None:
-    """Return the version of the row that exists under an id."""
-    if row_id in tables.bodies:
-        return tables.bodies[row_id].version
-    owned = (row.version for row in tables.owned.values() if row.id == row_id)
-    relations = (row.version for row in tables.relations.values() if row.id == row_id)
-    return next(chain(owned, relations), None)
 
 
 def with_names(kept: Sequence[Step], doomed: Sequence[Step]) -> list[Step]:

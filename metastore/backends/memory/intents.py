@@ -60,26 +60,27 @@ def write_down(tables: Tables, entry: Entry, now: int) -> Result:
 def help_intents(tables: Tables, help_: Help, now: int) -> tuple[Result, ...]:
     """Resolve intents of one entity, in order."""
     check_guards(tables, help_.guards, None)
-    body = tables.bodies.get(help_.id)
-    if body is not None:
-        if tables.stands[help_.id].mark is not None:
-            raise PreconditionFailed("marked", help_.id)
-        check_line(tables, help_.id, None, now)
-    if body is None or body.version != help_.version:
-        raise PreconditionFailed("self", help_.id, body and body.version)
-    return tuple([_resolve(tables, help_, one, now) for one in help_.resolutions])
+    stand = tables.stands.get(help_.id)
+    if stand is not None and stand.mark is not None:
+        raise PreconditionFailed("marked", help_.id)
+    check_line(tables, help_.id, None, now)
+    return _resolve_all(tables, help_, now)
 
 
 def carry(tables: Tables, commit: Commit, now: int) -> None:
     """Resolve intents on top of what a commit wrote, and remove its ticket."""
     for help_ in commit.carries:
         check_guards(tables, help_.guards, commit.operation_id)
-        if tables.bodies[help_.id].version != help_.version:
-            raise PreconditionFailed("self", help_.id, tables.bodies[help_.id].version)
-        for one in help_.resolutions:
-            _resolve(tables, help_, one, now)
+        _resolve_all(tables, help_, now)
     for entity_id in commit.leaves:
         tables.tickets.pop((entity_id, commit.ticket or 0), None)
+
+
+def _resolve_all(tables: Tables, help_: Help, now: int) -> tuple[Result, ...]:
+    body = tables.bodies.get(help_.id)
+    if body is None or body.version != help_.version:
+        raise PreconditionFailed("self", help_.id, body and body.version)
+    return tuple([_resolve(tables, help_, one, now) for one in help_.resolutions])
 
 
 def _resolve(tables: Tables, help_: Help, one: Resolution, now: int) -> Result:

@@ -36,10 +36,7 @@ class MemoryPast:
 
     def _body(self, step: Step) -> tuple[int, str, str | None, int, str | None, int]:
         def made(tables: Tables, _: int) -> tuple[str | None, int]:
-            rows = [tables.bodies.get(step.entity_id or 0)]
-            rows += [r for r in tables.owned.values() if r.id == step.entity_id]  # type: ignore[misc]
-            rows += [r for r in tables.relations.values() if r.id == step.entity_id]  # type: ignore[misc]
-            row = next((r for r in rows if r is not None), None)
+            row = tables.row(step.entity_id)
             if row is not None:
                 return row.created_by, row.created_at
             first = [s for s in tables.steps if (s.entity_id, s.version) == (step.entity_id, 1)]

@@ -12,7 +12,7 @@ from metastore.backends.memory import relations
 from metastore.backends.memory.commit import newest_dropped
 from metastore.backends.memory.find import find, sizes
 from metastore.backends.memory.rights import rights
-from metastore.backends.memory.tables import TAKEN, Body, MemorySnapshot, Stand, Tables
+from metastore.backends.memory.tables import TAKEN, MemorySnapshot, Stand, Tables
 from metastore.clock import Clock
 from metastore.names import fold
 from metastore.port.backend import Guards
@@ -185,9 +185,8 @@ class MemoryReads:
 
     def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
         with self._lock:
-            record = None if isinstance(target, int) else self._follow(target).record
-            known = self._known(target) if isinstance(target, int) else record and self._known(record.chain[-1].id)
-            if not known:
+            known = self._target(target)
+            if known is None:
                 return None
             keys = [(known.record.chain[-1].id, kind, name) for kind in kinds for name in set(names)]
             rows = [row for key in keys if (row := self._tables.owned.get(key)) is not None]
@@ -195,11 +194,15 @@ class MemoryReads:
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         with self._lock:
-            record = None if isinstance(target, int) else self._follow(target).record
-            if record is None and not isinstance(target, int):
-                return None
-            entity_id = target if isinstance(target, int) else record.chain[-1].id if record else 0
-            return relations.related(self._tables, self._known, entity_id, kind, above=above, doc=doc)
+            known = self._target(target)
+            return known and relations.related(self._tables, self._known, known, kind, above=above, doc=doc)
+
+    def _target(self, target: Lookup | int) -> Known | None:
+        """Return the entity with an id, or at a path."""
+        if isinstance(target, int):
+            return self._known(target)
+        record = self._follow(target).record
+        return record and self._known(record.chain[-1].id)
 
     def relating(
         self, to_id: int, kind: str, value: str | None, after: tuple[str, int, int], limit: int
@@ -260,19 +263,10 @@ class MemoryReads:
 
     def _shown(self, step: Step) -> Step:
         """Return ``step`` with the creator and the creation time of its entity or owned row, if that still exists."""
-        row = self._row(step.entity_id)
-        return step if row is None else step._replace(created_by=row.created_by, created_at=row.created_at)
-
-    def _row(self, row_id: int | None) -> Body | OwnedRecord | None:
-        """Return the row that exists under an id."""
-        if row_id in self._tables.bodies:
-            return self._tables.bodies[row_id]
-        return next((r for r in self._tables.owned.values() if r.id == row_id), None)
-
-    def _version_of(self, row_id: int | None) -> int | None:
-        """Return the version of the row that exists under an id; None: it is gone."""
-        row = self._row(row_id) or next((r for r in self._tables.relations.values() if r.id == row_id), None)
-        return None if row is None else row.version
+        row = self._tables.row(step.entity_id)
+        if row is None or isinstance(row, RelationRecord):
+            return step
+        return step._replace(created_by=row.created_by, created_at=row.created_at)
 
     @contextmanager
     def snapshot(self) -> Iterator[TableSnapshot]:

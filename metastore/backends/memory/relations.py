@@ -46,29 +46,25 @@ def write(tables: Tables, relate: Relate, by: str | None, now: int, *, skip: boo
     return old.id, old.version + 1
 
 
-def check(tables: Tables, read: Relations) -> None:
-    """Raise PreconditionFailed if the relations at an entity differ from those that a transaction saw."""
-    there = {
+def members(tables: Tables, read: Relations) -> set[tuple[int, int]]:
+    """Return the (id, version) of the relations at an entity, which a transaction has listed."""
+    return {
         (row.id, row.version)
         for row in tables.relations.values()
         if (row.to_id if read.incoming else row.from_id) == read.id
         and row.kind == read.kind
         and read.slot in (None, row.slot)
     }
-    if there != read.members:
-        raise PreconditionFailed("read", read.id)
 
 
 def _end(find: Find, entity_id: int) -> End:
     return end_of_known(find(entity_id))
 
 
-def related(tables: Tables, find: Find, entity_id: int, kind: str, *, above: bool, doc: bool) -> Related | None:
+def related(tables: Tables, find: Find, known: Known, kind: str, *, above: bool, doc: bool) -> Related:
     """Return the relations that go from an entity, and from those above it."""
-    known = find(entity_id)
-    if known is None:
-        return None
-    froms = {n.id for n in known.record.chain} if above else {entity_id}
+    chain = known.record.chain
+    froms = {node.id for node in (chain if above else chain[-1:])}
     rows = [row for row in tables.relations.values() if row.kind == kind and row.from_id in froms]
     return Related(
         end_of_known(known), known.record.doc if doc else None, [(row, _end(find, row.to_id)) for row in rows]

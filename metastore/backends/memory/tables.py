@@ -6,8 +6,10 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
@@ -112,27 +114,19 @@ class Tables:
 
     def copy(self) -> Tables:
         """Return tables that can be changed without changing these."""
-        return replace(
-            self,
-            stands=dict(self.stands),
-            bodies=dict(self.bodies),
-            owned=dict(self.owned),
-            relations=dict(self.relations),
-            steps=list(self.steps),
-            leases=dict(self.leases),
-            waiters=dict(self.waiters),
-            staged=dict(self.staged),
-            pins=dict(self.pins),
-            consumers=dict(self.consumers),
-            tickets=dict(self.tickets),
-            secret_keys=dict(self.secret_keys),
-            drawn=dict(self.drawn),
-        )
+        return Tables(**{name: copy(table) for name, table in vars(self).items()})
 
     def draw(self, what: str) -> int:
         """Return the next id or position."""
         self.drawn[what] += 1
         return self.drawn[what]
+
+    def row(self, row_id: int | None) -> Body | OwnedRecord | RelationRecord | None:
+        """Return the row that exists under an id."""
+        if row_id in self.bodies:
+            return self.bodies[row_id]
+        rows: Iterable[OwnedRecord | RelationRecord] = chain(self.owned.values(), self.relations.values())
+        return next((row for row in rows if row.id == row_id), None)
 
     def row_of(self, operation_id: UUID) -> Step | None:
         """Return the first row of an operation."""

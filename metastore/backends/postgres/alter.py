@@ -26,8 +26,6 @@ from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.note import note_of
 from metastore.port.writes import Result, Update
 
-__all__ = ["ALTER", "ALTER_FENCED", "ALTER_NOTED", "outcome", "statement"]
-
 
 def _alter(lease: LeaseParts) -> str:
     # the order of the CTEs is the order of the locks: guards, leases, then the entity's row, then the position

@@ -20,8 +20,6 @@ from metastore.port.note import note_of
 from metastore.port.records import Node, Record
 from metastore.port.writes import Result, Update
 
-__all__ = ["EMPTY", "MOVE_NAMED", "MovedByName", "outcome", "statements"]
-
 _LONGEST: Final = 64 << 10
 """How many bytes the document in the answer has at most: see together/alter.py."""
 

@@ -25,8 +25,6 @@ from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.note import note_of
 from metastore.port.writes import Insert, Result
 
-__all__ = ["CREATE", "CREATE_FENCED", "CREATE_NOTED", "outcome", "statement", "values"]
-
 
 def _create(lease: LeaseParts) -> str:
     # the order of the CTEs is the order of the locks: guards, leases, then the new name, then the feed's position

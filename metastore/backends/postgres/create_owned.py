@@ -26,8 +26,6 @@ from metastore.port.note import note_of
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 from metastore.port.writes import Insert, Relate, Result
 
-__all__ = ["CREATE_OWNED", "CreatedOwned", "fits", "outcome", "statement"]
-
 CREATE_OWNED = without_comments(f"""WITH {GUARDED},
 -- Takes the name, as in create.py. Its id was reserved before: the commit names it in the relation too.
 placed AS (

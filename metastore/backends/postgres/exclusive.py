@@ -29,8 +29,6 @@ from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
 from metastore.port.note import note_of
 from metastore.port.writes import Result, Update
 
-__all__ = ["MOVE", "MOVE_NOTED", "fits", "moved_to", "outcome", "statements", "written"]
-
 
 def written(entity_id: str, lease: LeaseParts) -> str:
     """Return the CTEs after the compare-and-swap ``altered`` of an exclusive update of one entity.

@@ -31,9 +31,6 @@ from metastore.backends.postgres.relations import DONE_RELATIONS, LOCKED_RELATIO
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
 
-__all__ = ["ADVANCE", "BUMP", "KEEP", "RELEASE", "THROUGH", "statement_of"]
-
-
 # After the statements of a commit whose mark is on a guard that none of them changes. The quiet time that follows
 # is the others' turn.
 RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL,

@@ -24,7 +24,7 @@ from metastore.backends.postgres.fragments import (
     WRITER,
     quiet,
 )
-from metastore.backends.postgres.parameters import Row, Statement, guards, plain, texts
+from metastore.backends.postgres.parameters import Row, Statement, guards, plain, texts, versions
 from metastore.backends.postgres.preludes import caller
 from metastore.backends.postgres.read_sql import READ, each
 from metastore.backends.postgres.tickets import in_line, line_of
@@ -35,27 +35,6 @@ from metastore.port.intents import CLAIMABLE, FORMAT, PENDING, Entry, Help, Mark
 from metastore.port.note import note_of_intent
 from metastore.port.unreadable import DEEPEST
 from metastore.port.writes import Result
-
-__all__ = [
-    "CANCEL",
-    "CLEAR",
-    "FORBID",
-    "FORBID_AGAIN",
-    "MARKED",
-    "PENDING_IN_LINE",
-    "PENDING_OF",
-    "RESOLVING",
-    "TURN",
-    "UNMARK",
-    "Helped",
-    "help_parameters",
-    "help_statement",
-    "helped",
-    "mark_statements",
-    "marked",
-    "write_down_statements",
-    "written_down",
-]
 
 _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 
@@ -274,23 +253,20 @@ def help_statement(help_: Help) -> Statement:
 
 def help_parameters(help_: Help) -> dict[str, Any]:
     """Return the parameters of a statement that resolves intents."""
-    rows, version, versions = help_.resolutions, help_.version, list[int | None]()
-    for one in rows:
-        version += one.action == "alter"
-        versions.append(version if one.action == "alter" else None)
+    rows = help_.resolutions
     applied = [one for one in rows if one.action == "alter"]
     return {
         **guards(help_.guards),
         "operation_id": None,
         "id": help_.id,
         "version": help_.version,
-        "new_version": version,
+        "new_version": help_.version + len(applied),
         "path": help_.path,
         "doc": applied[-1].doc if applied else None,
         "principal": applied[-1].principal if applied else None,
         "r_ids": plain([str(one.operation_id) for one in rows]),
         "r_actions": plain([one.action for one in rows]),
-        "r_versions": plain(versions),
+        "r_versions": plain(versions(help_.version, [one.action for one in rows])),
         "r_docs": texts([one.doc for one in rows]),
         "r_results": texts([one.result for one in rows]),
         "r_changes": texts([one.changes for one in rows]),

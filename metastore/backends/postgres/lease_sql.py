@@ -12,27 +12,6 @@ from metastore.backends.postgres.home import TIMELINE
 from metastore.backends.sql.comments import without_comments
 from metastore.port.leases import ALIVE, DOOMED, PER_TIMELINE, PUBLISHED, STAGED
 
-__all__ = [
-    "BREAK",
-    "CALM",
-    "CHANNEL",
-    "DOOM",
-    "ENTER",
-    "FENCED_BY",
-    "FORGET_PUBLISHED",
-    "FORGET_WAITERS",
-    "LEAVE",
-    "LEFT_BEHIND",
-    "MIRROR",
-    "RELEASE",
-    "RENEW",
-    "ROWS",
-    "STAGE",
-    "TAKE",
-    "UNDER",
-    "UNSTAGE",
-]
-
 CHANNEL = "metastore_lease_"
 """With a waiter's ticket as suffix: the channel that wakes the waiter when it is next.
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from metastore.port.commit import Commit
 from metastore.port.conditions import Guard, LeaseToken
-from metastore.port.leases import fences
 from metastore.port.note import note_of
 from metastore.port.writes import Insert, Update
 
@@ -72,13 +71,21 @@ def leases(held: tuple[LeaseToken, ...]) -> dict[str, Any]:
         "lease_names": texts([lease.name for lease in ordered]),
         "lease_tokens": plain([lease.token for lease in ordered]),
         "lease_incarnations": texts([lease.incarnation for lease in ordered]),
-        "fences": fences(held),
     }
 
 
 def under_leases(commit: Commit) -> dict[str, Any]:
     """Return the parameters of a commit of one write under leases."""
     return {**leases(commit.leases), "note": note_of(commit)}
+
+
+def versions(version: int, actions: Iterable[str]) -> list[int | None]:
+    """Return the version that each step makes, the first one after ``version``; None: the step makes none."""
+    made = list[int | None]()
+    for action in actions:
+        version += action == "alter"
+        made.append(version if action == "alter" else None)
+    return made
 
 
 def patience(commit: Commit) -> str | None:

@@ -11,8 +11,6 @@ from metastore.port.backend import DRIFT
 from metastore.port.commit import Commit
 from metastore.port.conditions import Caller
 
-__all__ = ["CALLER", "CLAIMED", "caller", "preludes"]
-
 CALLER = without_comments(f"""WITH remembered AS MATERIALIZED (
   -- FOR SHARE: gc waits for this commit before it forgets more, so that the id stays known until its row is written.
   -- The clocks of clients and database may differ by DRIFT.

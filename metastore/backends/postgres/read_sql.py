@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from metastore.backends.sql.dialect import Dialect
-from metastore.backends.sql.reads import ENTITY, NODE, OWNED, STEPS, ReadSql
+from metastore.backends.sql.reads import ENTITY, NODE, OWNED, STEPS, ReadSql, level
 from metastore.cached import cached_property
 from metastore.port.conditions import LIVE
 from metastore.port.unreadable import DEEPEST
@@ -24,7 +24,7 @@ def each(table: str, alias: str, condition: str) -> str:
 
 class _PostgresRead(ReadSql):
     def _path(self, depth: int) -> str:
-        levels = "".join(f"LEFT JOIN {_level(n)} ON true\n" for n in range(2, depth + 1))
+        levels = "".join(f"LEFT JOIN {each('guard', f'g{n}', level(n))} ON true\n" for n in range(2, depth + 1))
         return f"""guard g1
 {levels}LEFT JOIN {each("entity", "e", f"e.id = g{depth}.id")} ON true
 WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1"""
@@ -38,7 +38,7 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
         arrays = ["%(n1)s::text[]", *[f"%({which}{n})s::text[]" for n in range(2, depth + 1) for which in "nk"]]
         columns = ["n1", *[f"{which}{n}" for n in range(2, depth + 1) for which in "nk"]]
         first = "g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = w.n1"
-        levels = "".join(f"LEFT JOIN {_level(n, 'w.')} ON true\n" for n in range(2, depth + 1))
+        levels = "".join(f"LEFT JOIN {each('guard', f'g{n}', level(n, 'w.'))} ON true\n" for n in range(2, depth + 1))
         return self.dialect.statement(f"""SELECT {nodes}, {ENTITY}
 FROM unnest({", ".join(arrays)}) WITH ORDINALITY AS w({", ".join(columns)}, n)
 LEFT JOIN {each("guard", "g1", first)} ON true
@@ -84,16 +84,6 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
     def named_steps(self) -> str:
         entity, owned = each("entity", "e", "e.id = o.entity_id"), each("owned", "w", "w.id = o.entity_id")
         return STEPS.format(f"LEFT JOIN {entity} ON true LEFT JOIN {owned} ON true")
-
-
-def _level(n: int, names: str = ":") -> str:
-    above = f"g{n - 1}"
-    return each(
-        "guard",
-        f"g{n}",
-        f"g{n}.parent_id = {above}.id AND g{n}.family = :f{n} AND g{n}.state = 0"
-        f" AND g{n}.key = CASE WHEN {above}.fold THEN {names}k{n} ELSE {names}n{n} END",
-    )
 
 
 _EACH = each("{table}", "{alias}", "{condition}")

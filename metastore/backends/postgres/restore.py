@@ -75,9 +75,9 @@ class PostgresRestorer:
 
     def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
         def step(connection: psycopg.Connection[Any]) -> None:
+            there = required(_under_way(connection), token, last)  # first: else the rows of another process are doubles
             for table, some in rows.items():
                 _copy(connection, table, some)
-            there = required(_under_way(connection), token, last)
             connection.execute("UPDATE info SET epoch = %s", (str(there._replace(mark=mark)),))
 
         self._announced(step)

@@ -10,8 +10,6 @@ from metastore.backends.sql.comments import without_comments
 from metastore.backends.sql.dialect import Fetch
 from metastore.port.secret_keys import KeyRow, Redaction
 
-__all__ = ["ADD", "REDACT", "REWRAP", "PostgresSecretKeys"]
-
 _ROWS = "SELECT number, wrapped, wrapper, created_at FROM secret_key"
 ADD = f"""INSERT INTO secret_key (number, wrapped, wrapper, created_at)
   SELECT %(number)s::integer, %(wrapped)s::text, %(wrapper)s::text, {NOW} WHERE {DURABLE}

@@ -28,11 +28,13 @@ STEPS = f"""SELECT o.operation_id, o.ordinal, o.seq, o.entity_id, o.version, o.o
 FROM operation o {{}} """
 
 
-def _level(n: int, family: str, exact: str, folded: str) -> str:
-    parent = f"g{n - 1}"
-    return f"""LEFT JOIN guard g{n} ON g{n}.parent_id = {parent}.id AND g{n}.family = {family} AND g{n}.state = 0
-  AND g{n}.key = CASE WHEN {parent}.fold THEN {folded} ELSE {exact} END
-"""
+def level(n: int, names: str = ":") -> str:
+    """Return the condition on the guard of a path's name ``n``, below the guard of the name before it."""
+    above = f"g{n - 1}"
+    return (
+        f"g{n}.parent_id = {above}.id AND g{n}.family = :f{n} AND g{n}.state = 0"
+        f" AND g{n}.key = CASE WHEN {above}.fold THEN {names}k{n} ELSE {names}n{n} END"
+    )
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class ReadSql:
 
     def _path(self, depth: int) -> str:
         """Return the text after FROM for one path: the guards of its nodes, and the entity of the last."""
-        levels = "".join(_level(n, f":f{n}", f":n{n}", f":k{n}") for n in range(2, depth + 1))
+        levels = "".join(f"LEFT JOIN guard g{n} ON {level(n)}\n" for n in range(2, depth + 1))
         return f"""guard g1
 {levels}LEFT JOIN entity e ON e.id = g{depth}.id
 WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1"""

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from metastore.backends.sql.dialect import Dialect
-from metastore.backends.sql.reads import OWNED
+from metastore.backends.sql.reads import OWNED, level
 from metastore.port.records import Lookup, Node, OwnedRecord
 from metastore.port.relations import GONE, End, Owning, Related, Relating, RelationRecord, Sweep, end_of
 from metastore.port.unreadable import DEEPEST
@@ -87,7 +87,7 @@ class RelationSql:
 
     def _by_path(self, depth: int, rows: str, doc: bool) -> str:
         columns = ", ".join(f"g{n}.{c} AS {c}{n}" for n in range(1, depth + 1) for c in _COLUMNS_OF_NODE)
-        levels = "".join(" " + self.dialect.each("guard", f"g{n}", _level(n)) for n in range(2, depth + 1))
+        levels = "".join(" " + self.dialect.each("guard", f"g{n}", level(n)) for n in range(2, depth + 1))
         nodes = ", ".join(f"p.{c}{n}" for n in range(1, depth + 1) for c in _COLUMNS_OF_NODE)
         text = f"""-- the entity and all that is above it, in one row
 WITH p AS (SELECT {columns} FROM guard g1{levels}
@@ -152,14 +152,6 @@ ORDER BY {order.format("p")}""")
     OR (SELECT t.id FROM guard t WHERE t.id = r.to_id) IS NULL,
   r.column_id, {_once("r", "r.id")}, r.from_id
 FROM (SELECT * FROM relation WHERE id > :after ORDER BY id LIMIT :page_size) r ORDER BY r.id""")
-
-
-def _level(n: int) -> str:
-    above = f"g{n - 1}"
-    return (
-        f"g{n}.parent_id = {above}.id AND g{n}.family = :f{n} AND g{n}.state = 0"
-        f" AND g{n}.key = CASE WHEN {above}.fold THEN :k{n} ELSE :n{n} END"
-    )
 
 
 def _once(alias: str, order: str) -> str:

@@ -8,8 +8,7 @@ one writer at a time.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -175,20 +174,10 @@ class SqliteBackend(SqliteReads):
     def stats(self, since: int, limit: int) -> DatabaseStats:
         return sqlite_stats(self._rows, self._clock.micros(), since, limit)
 
-    def _written(self, change: Callable[[Any, int], T]) -> T:
+    def _written(self, change: Callable[[Any, int], T], *, large: bool = False) -> T:
         """Let ``change`` work in a transaction; an error of the database is the caller's."""
         try:
-            return self._group.run(change)
-        except DRIVER.Error as error:
-            raise_read_error(error)
-
-    @contextmanager
-    def _writer(self) -> Iterator[Any]:
-        try:
-            with self.pool.connection() as connection:
-                self.pool.begin(connection)
-                yield connection
-                connection.execute("COMMIT")
+            return self._group.run(change, large=large)
         except DRIVER.Error as error:
             raise_read_error(error)
 
@@ -227,12 +216,14 @@ class SqliteBackend(SqliteReads):
         self._written(lambda connection, _: relations.delete_columns(connection, relation_ids))
 
     def delete_entities(self, ids: Sequence[int]) -> int:
-        with self._writer() as connection:
+        def change(connection: Any, _: int) -> int:
             doomed = connection.execute(collect_sql.SQLITE_DOOMED, {"ids": json.dumps(list(ids))}).fetchall()
             connection.executemany("DELETE FROM owned WHERE owner_id = ?", doomed)
             connection.executemany("DELETE FROM entity WHERE id = ?", doomed)
             connection.executemany("DELETE FROM guard WHERE id = ?", doomed)
-        return len(doomed)
+            return len(doomed)
+
+        return self._written(change, large=True)
 
     def forget(self, before: int) -> None:
         sql = f"""UPDATE info SET writer = {SCHEMA_FORMAT},
@@ -249,7 +240,8 @@ class SqliteBackend(SqliteReads):
 
     def delete_steps(self, limits: HistoryLimits, after: int, limit: int) -> tuple[int | None, int, int]:
         parameters = {**limits._asdict(), "after": after, "page_size": limit}
-        with self._writer() as connection:
+
+        def change(connection: Any, now: int) -> tuple[int | None, int, int]:
             ((last,),) = connection.execute(collect_sql.SQLITE_LOOKED_AT, parameters).fetchall()
             doomed = connection.execute(collect_sql.SQLITE_NEEDLESS, parameters).fetchall()
             connection.executemany("DELETE FROM operation WHERE seq = ?", [row[:1] for row in doomed])
@@ -262,10 +254,12 @@ class SqliteBackend(SqliteReads):
               past_from = max(past_from, ?)"""
             connection.execute(numbers, (highest, since))
             forget = "DELETE FROM operation WHERE seq IS NULL AND time < ? AND coalesce(deadline, 0) < ?"
-            long_ago = (limits.before - TOMBSTONES_STAY, self._clock.micros())
+            long_ago = (limits.before - TOMBSTONES_STAY, now)
             others = connection.execute(forget, long_ago).rowcount if after == 0 else 0
-        versions = sum(row[1] for row in doomed)
-        return last, versions, others + len(doomed) - versions
+            versions = sum(row[1] for row in doomed)
+            return last, versions, others + len(doomed) - versions
+
+        return self._written(change, large=True)
 
     @property
     def leases(self) -> LeaseRows:

@@ -111,7 +111,8 @@ def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | 
 def check_scope(connection: Any, commit: Commit, now: int) -> None:
     """Refuse a commit whose mark is gone; without a mark, refuse one that does not have its turn."""
     if commit.held is not None:
-        if _mark(connection, commit.held) != str(commit.operation_id):
+        row = connection.execute("SELECT mark FROM guard WHERE id = ?", (commit.held,)).fetchone()
+        if row != (str(commit.operation_id),):
             raise PreconditionFailed("marked", commit.held)
         return
     for write in commit.writes:
@@ -133,42 +134,38 @@ def check_leases(connection: Any, commit: Commit) -> None:
 
 def check_read(connection: Any, read: Read) -> None:
     """Refuse a read that is no longer true."""
-    if isinstance(read, Relations):
-        relations.check(connection, read)
-    else:
-        _check_other_read(connection, read)
-
-
-def _check_other_read(connection: Any, read: Expect | Absent | Listing | Children | Newest) -> None:
     if isinstance(read, Expect):
         sql = f"SELECT version FROM {'owned' if read.owned else 'entity'} WHERE id = ?"
         row = connection.execute(sql, (read.id,)).fetchone()
         if row is None or row[0] != read.version:
             raise PreconditionFailed("read", read.id, row and row[0])
-    elif isinstance(read, Absent):
+    elif not _is_true(connection.execute, read):
+        raise PreconditionFailed("read", read.id if isinstance(read, Relations) else read.parent_id)
+
+
+def _is_true(run: Any, read: Absent | Listing | Children | Newest | Relations) -> bool:
+    if isinstance(read, Relations):
+        return relations.members(run, read) == read.members
+    if isinstance(read, Absent):
         sql = (
             "SELECT id FROM owned WHERE owner_id = ? AND kind = ? AND name = ?"
             if read.owned
             else "SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND state = 0"
         )
-        if connection.execute(sql, (read.parent_id, read.family, read.key)).fetchone():
-            raise PreconditionFailed("read", read.parent_id)
-    elif isinstance(read, Children):
-        live = connection.execute(f"SELECT id FROM guard WHERE parent_id = ? AND {TAKEN}", (read.parent_id,))
-        if any(row_id not in read.besides for (row_id,) in live) != read.there:
-            raise PreconditionFailed("read", read.parent_id)
-    elif isinstance(read, Newest):
-        row = connection.execute(_NEWEST, (read.parent_id, read.kind, read.family, read.key)).fetchone()
-        if (row and row[0]) != read.id:
-            raise PreconditionFailed("read", read.parent_id)
-    else:
-        sql, state = (
-            ("SELECT id, version FROM owned WHERE owner_id = ? AND kind = ?", ())
-            if read.owned
-            else (_MEMBERS.format(TAKEN if read.state == LIVE else _GONE), (read.state,))
-        )
-        if set(connection.execute(sql, (read.parent_id, read.kind, *state))) != read.members:
-            raise PreconditionFailed("read", read.parent_id)
+        return run(sql, (read.parent_id, read.family, read.key)).fetchone() is None
+    if isinstance(read, Children):
+        live = run(f"SELECT id FROM guard WHERE parent_id = ? AND {TAKEN}", (read.parent_id,))
+        return any(row_id not in read.besides for (row_id,) in live) == read.there
+    if isinstance(read, Newest):
+        row = run(_NEWEST, (read.parent_id, read.kind, read.family, read.key)).fetchone()
+        newest: int | None = row and row[0]
+        return newest == read.id
+    sql, state = (
+        ("SELECT id, version FROM owned WHERE owner_id = ? AND kind = ?", ())
+        if read.owned
+        else (_MEMBERS.format(TAKEN if read.state == LIVE else _GONE), (read.state,))
+    )
+    return set(run(sql, (read.parent_id, read.kind, *state))) == read.members
 
 
 def check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
@@ -192,8 +189,3 @@ def check_update(run: Any, commit: Commit, write: Update, now: int) -> None:
         sql = f"SELECT id FROM guard WHERE parent_id = ? AND {TAKEN} LIMIT 1"
         if run(sql, (write.id,)).fetchone():
             raise PreconditionFailed("not_empty", write.id)
-
-
-def _mark(connection: Any, entity_id: int) -> str | None:
-    row: tuple[str | None] | None = connection.execute("SELECT mark FROM guard WHERE id = ?", (entity_id,)).fetchone()
-    return None if row is None else row[0]

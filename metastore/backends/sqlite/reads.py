@@ -103,12 +103,12 @@ class SqliteReads(Questions):
             with self.pool.connection() as connection:
                 if len(lookups) > 1:
                     connection.execute("BEGIN")  # read all of them at one instant
-                rows = [_first(connection, _TEXTS.resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
+                found = [all_rows(connection, _TEXTS.resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
                 if len(lookups) > 1:
                     connection.execute("COMMIT")
         except DRIVER.Error as error:
             raise_read_error(error)
-        return [resolved(row, len(w.names)) for row, w in zip(rows, lookups, strict=True)]
+        return [resolved(rows[0] if rows else None, len(w.names)) for rows, w in zip(found, lookups, strict=True)]
 
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         wanted = json.dumps(list(zip(owner_ids, names, strict=True)))
@@ -117,10 +117,8 @@ class SqliteReads(Questions):
         return [by_number.get(n) for n in range(len(names))]
 
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
-        return [
-            RelationRecord(*row)
-            for row in self._rows(_TEXTS.relations, {"kind": kind, "wanted": json.dumps(list(slots))})
-        ]
+        rows = self._rows(_TEXTS.relations, {"kind": kind, "wanted": json.dumps(list(slots))})
+        return [RelationRecord(*row) for row in rows]
 
     def steps(self, operation_id: UUID) -> list[Step]:
         return [step(row) for row in self._rows(READ.steps, {"operation_id": str(operation_id)})]
@@ -178,11 +176,6 @@ class SqliteReads(Questions):
     def decided(self, watermark: Watermark) -> bool:
         """Numbers are drawn inside the one transaction that writes."""
         return True
-
-
-def _first(connection: Any, text: str, parameters: dict[str, Any]) -> tuple[Any, ...] | None:
-    rows = all_rows(connection, text, parameters)
-    return rows[0] if rows else None
 
 
 _GAPS = "FROM operation o WHERE o.seq IN (SELECT value FROM json_each(:gaps))"

@@ -43,13 +43,12 @@ def write(
     return stored[0], stored[1] + 1
 
 
-def check(connection: Any, read: Relations) -> None:
-    """Raise PreconditionFailed if the relations at an entity differ from those that a transaction saw."""
+def members(run: Any, read: Relations) -> set[tuple[int, int]]:
+    """Return the (id, version) of the relations at an entity, which a transaction has listed."""
     end = "to_id" if read.incoming else "from_id"
     slot, values = ("", ()) if read.slot is None else (" AND slot = ?", (read.slot,))
     sql = f"SELECT id, version FROM relation WHERE {end} = ? AND kind = ?{slot}"
-    if set(connection.execute(sql, (read.id, read.kind, *values))) != read.members:
-        raise PreconditionFailed("read", read.id)
+    return set(run(sql, (read.id, read.kind, *values)))
 
 
 # --- gc

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from stat import S_ISREG
@@ -183,7 +182,7 @@ def _table_format(entries: Iterable[os.DirEntry[str]]) -> str | None:
     """Return the table format of a folder with these entries; None if it is not a table."""
     for entry in entries:
         if entry.name in MARKERS and _leads_to_folder(entry):
-            with suppress(OSError), os.scandir(entry.path) as inside:
+            with os.scandir(entry.path) as inside:  # an error is that of the folder: its format is unknown
                 if (form := format_beside(entry.name, (one.name for one in inside))) is not None:
                     return form
     return None

@@ -21,7 +21,7 @@ from metastore.names import MAX_NAME, clean_name
 
 __all__ = ["RULES", "location_row", "prefix_of", "row_name", "signature_of"]
 
-RULES: Final = 3
+RULES: Final = 4
 """The version of the rules by which files become tables. After a new version a crawl reads everything again."""
 
 _REFUSED: Final = ("Cc", "Cs")

@@ -13,7 +13,7 @@ from metastore.names import format_path
 from metastore.operation.guards import check_in_use
 from metastore.operation.helping import own_guards
 from metastore.operation.merge import altered
-from metastore.operation.request import Attempt, Merge, Proposal, Results, View
+from metastore.operation.request import Attempt, Merge, Proposal, Results, View, the_result
 from metastore.operation.seals import Seal, bound_changes
 from metastore.port.records import Record
 from metastore.port.writes import Event, Update
@@ -73,9 +73,7 @@ def rewrite(
     write = Update(record.chain[-1].id, record.version, Event(kind.name, "alter", path, path, changes), doc=text)
 
     def finish(results: Results) -> Entity:
-        (result,) = results
-        assert result is not None
-        chain = record.chain
+        result, chain = the_result(results), record.chain
         if result.scope_version is not None:  # a change of rights may have raised it, since the entity was seen
             chain = (*chain[:-1], chain[-1]._replace(scope_version=result.scope_version))
         return kind.entity(

@@ -19,7 +19,7 @@ from metastore.names import MAX_PATH, Path, clean_name, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of, key_under, lookup
 from metastore.operation.merge import equal
 from metastore.operation.replace import Replace, below
-from metastore.operation.request import Merge, Proposal, Results, View
+from metastore.operation.request import Merge, Proposal, Results, View, the_result
 from metastore.port.records import Lookup, Node, Record
 from metastore.port.writes import Event, Insert
 from metastore.secrets.sealer import Sealed, bound
@@ -75,9 +75,6 @@ class Wish:
         return self.kind.replaced(old, self.comment, self.properties, self.fields)
 
 
-"""New entities below one parent: name, wish, document."""
-
-
 def create(
     view: View, wish: Wish, doc: Doc, path: Path, parent: Entity | None, if_exists: IfExists, actor: str | None
 ) -> Proposal[Entity] | Entity:
@@ -92,8 +89,7 @@ def create(
     write = new_entity(wish.kind, above, names, dump(doc, names), wish.folds(above), new)
 
     def finish(results: Results) -> Entity:
-        (result,) = results
-        assert result is not None
+        result = the_result(results)
         node = Node(result.id, wish.kind.name, name, 1, True, write.fold)
         record = Record((*parents, node), 1, write.doc, actor, result.time, actor, result.time)
         return wish.kind.entity(record)

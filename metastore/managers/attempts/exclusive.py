@@ -28,7 +28,7 @@ from metastore.managers.target import (
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.dropping import LookAgain, pending_above, pending_named
 from metastore.operation.guards import both, check_in_use, guards_of, key_under, lookup
-from metastore.operation.request import Proposal, Results, View, is_lost
+from metastore.operation.request import Proposal, Results, View, is_lost, the_result
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, Guard, Newest
 from metastore.port.records import Lookup, Node, Record, path_of
 from metastore.port.writes import Event, Named, Place, Result, Update
@@ -70,8 +70,7 @@ class _Exclusive:
         write = Update(node.id, self.record.version, event, scope_version=node.scope_version, **changes)
 
         def finish(results: Results) -> Entity:
-            (result,) = results
-            assert result is not None
+            result = the_result(results)
             return self.ended(after, result)
 
         return Proposal(guards, (write,), finish)
@@ -109,8 +108,7 @@ class _ByName:
         write = Update(0, version, event, scope_version=0, named=named, **changes)
 
         def finish(results: Results) -> Entity:
-            (result,) = results
-            assert result is not None
+            result = the_result(results)
             assert result.found is not None
             node = result.found.chain[-1]
             found = result.found._replace(chain=(*self.parents, node))

@@ -236,11 +236,9 @@ class PendingDrop:
         return result
 
     def _seen(self, written: list[Step]) -> OwnedRecord:
-        """Return the row that a step without an answer left behind."""
-        drop = read_same(self._session.backend, self._drop)
-        if drop is None:
-            raise steps.lost(self.path)
-        return drop.record
+        """Return the row that a step without an answer wrote, if no other process has taken the drop over since."""
+        drop = Drop(self._drop.record._replace(doc=written[0].doc or "", modified_at=written[0].time))
+        return steps.still_mine(self._session.backend, drop).record
 
     def _delete(self) -> None:
         """Delete the rows of the entity and of all below it, as a purge does; leave them to gc if a drop is below."""

@@ -18,7 +18,7 @@ from metastore.kinds.kind import Kind, dump
 from metastore.managers.target import Target
 from metastore.names import format_path
 from metastore.operation.guards import guards_of
-from metastore.operation.request import Proposal, Results
+from metastore.operation.request import Proposal, Results, the_result
 from metastore.port.backend import Reads
 from metastore.port.conditions import ROOT_ID
 from metastore.port.records import OwnedRecord, all_pages, path_of
@@ -95,12 +95,13 @@ def check_no_pending(backend: Reads, target: Target) -> None:
 
 def swapped(drop: Drop, **fields: Any) -> Proposal[OwnedRecord]:
     """Propose the next version of the row, with these fields."""
-    write = _put(drop, **fields)
+    doc = dump({**json.loads(drop.record.doc), **fields}, (drop.name,))
+    path = format_path((drop.name,))
+    write = Put(ROOT_ID, DROP.name, drop.name, drop.version, doc, Event(DROP.name, "alter", path, path), drop.id)
 
     def finish(results: Results) -> OwnedRecord:
-        (result,) = results
-        assert result is not None
-        return drop.record._replace(version=result.version, doc=write.doc, modified_at=result.time)
+        result = the_result(results)
+        return drop.record._replace(version=result.version, doc=doc, modified_at=result.time)
 
     return Proposal(guards_of(()), (write,), finish)
 
@@ -109,9 +110,3 @@ def gone(drop: Drop) -> Delete:
     """Return the write that deletes the row: the drop has ended."""
     event = Event(DROP.name, "drop", format_path((drop.name,)), None)
     return Delete(ROOT_ID, DROP.name, drop.name, drop.version, event, drop.id)
-
-
-def _put(drop: Drop, **fields: Any) -> Put:
-    doc = dump({**json.loads(drop.record.doc), **fields}, (drop.name,))
-    path = format_path((drop.name,))
-    return Put(ROOT_ID, DROP.name, drop.name, drop.version, doc, Event(DROP.name, "alter", path, path), drop.id)

@@ -20,9 +20,9 @@ from metastore.port.records import Known, Node, OwnedRecord
 from metastore.port.writes import Write
 
 
-def _mine(view: View, known: Drop) -> Drop | None:
+def _mine(backend: Reads, known: Drop) -> Drop | None:
     """Return the row of a drop, which must have the ``known`` token; None: the drop has ended. Raises DropPending."""
-    drop = read_same(view.backend, known)
+    drop = read_same(backend, known)
     if drop is not None and drop.token != known.token:
         raise DropPending(
             UUID(drop.operation),
@@ -38,11 +38,17 @@ def lost(path: str) -> EntityNotFound:
     return EntityNotFound(path, f"the drop of {path} was finished or rolled back; load the path to see what is there")
 
 
-def start(view: View, known: Drop) -> Proposal[OwnedRecord]:
-    """Propose to note that destruction begins; again, to keep the drop for another ttl."""
-    drop = _mine(view, known)
+def still_mine(backend: Reads, known: Drop) -> Drop:
+    """Return the row of a drop, which must have the ``known`` token. Raises DropPending, EntityNotFound."""
+    drop = _mine(backend, known)
     if drop is None:
         raise lost(known.target_path)
+    return drop
+
+
+def start(view: View, known: Drop) -> Proposal[OwnedRecord]:
+    """Propose to note that destruction begins; again, to keep the drop for another ttl."""
+    drop = still_mine(view.backend, known)
     return swapped(drop, phase=drop.phase if drop.phase == DESTROYED else STARTED)
 
 
@@ -76,14 +82,13 @@ def is_back(backend: Reads, drop: Drop) -> bool:
 
 def roll_back(view: View, known: Drop) -> Proposal[bool]:
     """Propose to bring the target back. Raises DropPending once destruction has begun."""
-    drop = _mine(view, known)
-    if drop is None:
-        raise lost(known.target_path)
+    drop = still_mine(view.backend, known)
     _check_not_started(drop)
     target = _target(view.backend, drop)
     _check_above(view.backend, drop, target)
     assert target is not None
-    return _ending(target.record.chain, (*part_of(drop).brought_back(view.backend, drop, target.record), gone(drop)))
+    writes = part_of(drop).brought_back(view.backend, drop, target.record)
+    return _ending(drop, target.record.chain, (*writes, gone(drop)))
 
 
 def _check_not_started(drop: Drop) -> None:
@@ -98,18 +103,18 @@ def finish(view: View, known: Drop) -> Proposal[bool] | bool:
     A part of a table that is not live is only noted as destroyed: it is removed when the table is live again, or
     together with the table.
     """
-    drop = _mine(view, known)
+    drop = _mine(view.backend, known)
     if drop is None:
         return False
     target = _target(view.backend, drop)
     if target is None or (drop.part is not None and target.doomed):
-        return _ending((), (gone(drop),))
+        return _ending(drop, (), (gone(drop),))
     if drop.part is not None and not target.live:
         if drop.phase == DESTROYED:
             return True
         proposal = swapped(drop, phase=DESTROYED)
         return Proposal(guards_of(target.record.chain), proposal.writes, lambda _: True)
-    return _ending(target.record.chain, (*part_of(drop).let_go(view.backend, drop, target.record), gone(drop)))
+    return _ending(drop, target.record.chain, (*part_of(drop).let_go(view.backend, drop, target.record), gone(drop)))
 
 
 def _target(backend: Reads, drop: Drop) -> Known | None:
@@ -132,5 +137,6 @@ def _check_above(backend: Reads, drop: Drop, known: Known | None) -> None:
         raise pending_above(backend, known.record.chain) or EntityNotFound(path, message)
 
 
-def _ending(chain: tuple[Node, ...], writes: tuple[Write, ...]) -> Proposal[bool]:
-    return Proposal(guards_of(chain[:-1]), writes, lambda _: True)
+def _ending(drop: Drop, chain: tuple[Node, ...], writes: tuple[Write, ...]) -> Proposal[bool]:
+    # the row of a partition does not change with its table, which may be renamed or dropped meanwhile
+    return Proposal(guards_of(chain if drop.part == "partition" else chain[:-1]), writes, lambda _: True)

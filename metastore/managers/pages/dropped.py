@@ -8,8 +8,6 @@ from metastore.kinds.entity import Entity
 from metastore.managers.target import root_or_last
 from metastore.operation.guards import key_under
 
-__all__ = ["dropped_at"]
-
 _SIZE = 200
 
 

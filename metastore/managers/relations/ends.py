@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of, shape_of
 from metastore.kinds.kind import Kind
-from metastore.kinds.registry import KINDS, kind_named
+from metastore.kinds.registry import KINDS, kind_given, kind_named
 from metastore.managers.target import Target, absent_from, look_again, no_more, not_live, target_value
 from metastore.names import format_path, parse_path
 from metastore.operation.dropping import LookAgain
@@ -52,8 +51,7 @@ def _shown(end: EndOf) -> Any:
 def end_of(target: Target, kinds: tuple[str, ...], kind: str | None = None) -> EndOf:
     """Return a checked end; ``kind``: the kind that the caller gives. Raises InvalidArgument."""
     if kind is not None:
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise InvalidArgument(f"there is no kind {shown(kind)}; known are {', '.join(sorted(KINDS))}")
+        kind_given(kind)
         if kinds and kind not in kinds:
             raise InvalidArgument(f"a {' or a '.join(kinds)} is expected here, not a {kind}")
         kinds = (kind,)

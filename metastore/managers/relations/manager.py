@@ -28,7 +28,7 @@ from metastore.managers.target import Target, check_standing
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
-from metastore.operation.request import Attempt, Proposal, Request, Results, View
+from metastore.operation.request import Attempt, Proposal, Request, Results, View, the_result
 from metastore.operation.session import ManagerSession
 from metastore.port.conditions import Relations
 from metastore.port.records import Record, Step
@@ -108,8 +108,7 @@ class RelationManager:
         write = self._write(target, other, slot, column, value, there)
 
         def finish(results: Results) -> Attached:
-            (result,) = results
-            assert result is not None
+            result = the_result(results)
             made = (actor, result.time) if there is None else (there.created_by, there.created_at)
             row = RelationRecord(*write.key, result.id, write.to_id, result.version, *made, actor, result.time)
             return attached(row, target.chain, other.chain, wanted.column)

@@ -78,14 +78,8 @@ def column_paths(doc: str | None) -> dict[int, tuple[str, ...]]:
 def is_dropping(doc: str | None, wanted: int) -> bool:
     """Whether the column with an id, or the one that it is a field of, is being dropped in steps."""
     noted = json.loads(doc or "{}").get(MARKER) or ()
-    return _path_to([one["node"] for one in noted], wanted) is not None
+    return _has([one["node"] for one in noted], wanted)
 
 
-def _path_to(nodes: Iterable[Mapping[str, Any]], wanted: int) -> tuple[str, ...] | None:
-    for node in nodes:
-        if node["id"] == wanted:
-            return (node["name"],)
-        below = _path_to(node.get("fields", ()), wanted)
-        if below is not None:
-            return (node["name"], *below)
-    return None
+def _has(nodes: Iterable[Mapping[str, Any]], wanted: int) -> bool:
+    return any(node["id"] == wanted or _has(node.get("fields", ()), wanted) for node in nodes)

@@ -6,7 +6,7 @@ from metastore.arguments import shown
 from metastore.errors import EntityNotFound, InvalidArgument, VersionConflict
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
-from metastore.kinds.registry import KINDS, kind_named
+from metastore.kinds.registry import KINDS, kind_given, kind_named
 from metastore.kinds.secret import SEALED, Secret, read
 from metastore.managers.target import Target, find
 from metastore.names import clean_text, parse_path
@@ -50,9 +50,7 @@ def entity_of(session: ManagerSession, target: Target, kind: str | None) -> Enti
     if isinstance(target, Entity):
         record = find(View(backend, False), kind_named(target.kind), target)
     elif kind is not None:
-        if not isinstance(kind, str) or kind not in KINDS:
-            raise InvalidArgument(f"there is no kind {shown(kind)}; known are {', '.join(sorted(KINDS))}")
-        record = find(View(backend, False), KINDS[kind], target)
+        record = find(View(backend, False), kind_given(kind), target)
     else:
         record = _at(session, target)
     return kind_named(record.chain[-1].kind).entity(record, backend.origin)

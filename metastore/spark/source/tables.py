@@ -66,6 +66,8 @@ def ddl(table: str, columns: Sequence[str] | None) -> str:
     unknown = [name for name in columns or () if name not in known]
     if unknown:
         raise InvalidArgument(f"{table} has no column {unknown[0]!r}; it has {', '.join(known)}")
+    if columns is not None and len(set(columns)) < len(columns):
+        raise InvalidArgument(f"the option columns names one twice: {', '.join(columns)}")
     return ", ".join(known[name] for name in (known if columns is None else columns))
 
 
@@ -119,8 +121,6 @@ class _Above:
         """The nodes from the root down to the parent."""
         self._paths: dict[int, str | None] = {ROOT_ID: ""}
         """Paths with a dot at the end."""
-        self._columns: tuple[int, Collection[int]] = (ROOT_ID, ())
-        """The last table of a tag on a column, and the ids of its columns."""
 
     def look_up(self, ids: set[int]) -> None:
         new = sorted(ids - self._chains.keys())
@@ -157,12 +157,10 @@ class _Above:
         }
         return lost | {row.id for row in rows if row.kind == PARTITION.name and marked_by(row)}
 
-    def has_column(self, table_id: int, column_id: int) -> bool:
-        """Whether a table has a column; relations are read by id, so one document is kept."""
-        if self._columns[0] != table_id:
-            (known,) = self._reads.by_id([table_id])
-            self._columns = table_id, column_paths(known and known.record.doc).keys()
-        return column_id in self._columns[1]
+    def columns(self, ids: set[int]) -> dict[int, Collection[int]]:
+        """Return the ids of the columns of each table."""
+        known = zip(ids, self._reads.by_id(list(ids)) if ids else (), strict=True)
+        return {table: column_paths(one and one.record.doc).keys() for table, one in known}
 
 
 _Told = tuple[list[PastRow], dict[str, list[Any]]]
@@ -191,11 +189,8 @@ def _relations(rows: Sequence[PastRow], above: _Above, under: str) -> _Told:
     del under
     ends = [(row, above.names(row.parent_id), above.names(row.other_id or ROOT_ID)) for row in rows]
     there = [(row, a, b, json.loads(row.doc)) for row, a, b in ends if a and b and a[0] == b[0]]
-    live = [
-        (row, a, b, doc)
-        for row, a, b, doc in there
-        if not doc["column_id"] or above.has_column(row.parent_id, doc["column_id"])
-    ]
+    columns = above.columns({row.parent_id for row, *_, doc in there if doc["column_id"]})
+    live = [one for one in there if not (column := one[-1]["column_id"]) or column in columns[one[0].parent_id]]
     return [row for row, *_ in live], {
         "from_id": [row.parent_id for row, *_ in live],
         "from_path": [format_path(path) for _, path, *_ in live],

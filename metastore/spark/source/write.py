@@ -125,7 +125,11 @@ def _entity(tx: Transaction, row: dict[str, Any]) -> None:
     if manager.exists(row["path"]):
         manager.alter(row["path"], *wished)
     else:
-        manager.create(row["path"], comment=row.get("comment"), properties=row.get("properties") or {}, parents=True)
+        fields = {"comment": row.get("comment"), "properties": row.get("properties") or {}}
+        try:
+            manager.create(row["path"], **fields, parents=True)
+        except TypeError:  # such as a catalog's type
+            raise InvalidArgument("it does not exist, and needs fields that no column gives: create it first") from None
 
 
 def _statistic(tx: Transaction, row: dict[str, Any]) -> None:

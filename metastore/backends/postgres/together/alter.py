@@ -7,14 +7,12 @@ from operator import attrgetter
 from typing import Final
 
 from metastore.backends.postgres.fragments import DURABLE, GENERATION, NOW, OPERATION_COLUMNS, PENDING_HERE, WRITER
-from metastore.backends.postgres.parameters import Row, Statement, plain, texts
+from metastore.backends.postgres.parameters import Row, Statement, plain, texts, versions
 from metastore.backends.postgres.read_sql import each
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.postgres.together.guards import GUARDED, flag, guard_sets
 from metastore.backends.sql.comments import without_comments
 from metastore.port.batches import Altered, AlterTogether
-
-__all__ = ["ALTER_TOGETHER", "alter_statement", "altered"]
 
 _MOST_RETURNED: Final = 64 << 10
 """How many characters of documents the answer has at most.
@@ -144,7 +142,7 @@ def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> St
         "r_ids": plain([step.operation_id for step in carried]),
         "s_operations": plain([step.operation_id for _, step in steps]),
         "s_ids": plain([one.id for one, _ in steps]),
-        "s_versions": plain([version for one in rows for version in _versions(one)]),
+        "s_versions": plain([v for one in rows for v in versions(one.version, [step.action for step in one.steps])]),
         "s_principals": texts([step.principal for _, step in steps]),
         "s_kinds": texts([one.kind for one, _ in steps]),
         "s_paths": texts([one.path for one, _ in steps]),
@@ -158,15 +156,6 @@ def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> St
     if ticket is not None:  # the one member of its batch
         values |= {"ticket": ticket, "leaves": ticket if rows[0].leaves else None}
     return Statement(_ALTER[patience == 0, ticket is not None], values, writes=True)
-
-
-def _versions(one: AlterTogether) -> list[int | None]:
-    """Return the version that each step makes; None: the step makes no version."""
-    version, versions = one.version, list[int | None]()
-    for step in one.steps:
-        version += step.action == "alter"
-        versions.append(version if step.action == "alter" else None)
-    return versions
 
 
 def altered(alters: Sequence[AlterTogether], rows: Sequence[Row]) -> list[Altered]:

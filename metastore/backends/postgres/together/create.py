@@ -11,8 +11,6 @@ from metastore.backends.sql.comments import without_comments
 from metastore.port.batches import Single
 from metastore.port.writes import Insert
 
-__all__ = ["CREATE_TOGETHER", "create_statement"]
-
 CREATE_TOGETHER = without_comments(f"""WITH {GUARDED.format(skip="")},
 -- The new entities whose guards hold, sorted by name: two batches that take the same names wait in one order.
 -- Materialized: each id is drawn once.

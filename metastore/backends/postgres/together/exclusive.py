@@ -12,8 +12,6 @@ from metastore.backends.sql.comments import without_comments
 from metastore.port.batches import Single
 from metastore.port.writes import Update
 
-__all__ = ["EXCLUSIVE_TOGETHER", "exclusive_statement"]
-
 EXCLUSIVE_TOGETHER: Final = without_comments(f"""WITH
 -- What the members want: one row for each entity.
 wanted AS MATERIALIZED (
