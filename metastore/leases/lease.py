@@ -180,7 +180,10 @@ class Hold:
     # --- keeping it
 
     def renew(self) -> None:
-        """Renew the lease for its ttl from now. Raises LeaseLost. Another error leaves its end unchanged."""
+        """Renew the lease for its ttl from now. Raises LeaseLost.
+
+        After another error the holder goes by the end that it knew; others may have to wait for the later one.
+        """
         self.check()
         if self._validity is None:
             raise InvalidArgument("only the process that acquired the lease can renew it; this process joined it")

@@ -45,7 +45,8 @@ class Consumers:
         """Return the consumer with this name; if it does not exist, create it at ``start``.
 
         ``start`` is "now", "beginning" (the oldest position after which gc has kept all changes) or a position. Raises
-        InvalidArgument for anything else, HistoryGone for a position that is too old: take "beginning".
+        InvalidArgument for anything else, HistoryGone for a position that is too old: take "beginning". After
+        BackendUnavailable or DeadlineExceeded it may exist: call again.
         """
         check_whole(self._session)
         name, backend = clean_name(name), self._session.backend

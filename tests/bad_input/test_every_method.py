@@ -10,6 +10,7 @@ import inspect
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from itertools import islice
@@ -62,6 +63,21 @@ class TestOddValues:
                 for value in _FEW:
                     _try(method, store, parameter, value)
             assert store.verify() == []
+
+
+def test_an_unknown_keyword_is_refused() -> None:
+    """It may be a known one with a slip of the pen: then the call would do something else."""
+    odd, taken = inspect.Parameter("opertion_id", _REST), []
+    with ms.open("memory://") as store:
+        grow(store)
+        for method in METHODS:
+            call = _call(replace(method, parameters=(*method.parameters, odd)), store, odd, ms.new_operation_id())
+            before = store.position()
+            with suppress(TypeError, ms.InvalidArgument):
+                _to_the_end(call())
+                taken.append(str(method))
+            assert store.position() == before, method
+    assert taken == []
 
 
 IDENTIFIED = [

@@ -31,6 +31,10 @@ class Writes:
     """The principal of the call, if it has another one than its store."""
     in_parts: bool = False
     """It is several operations: after an error a part of them may be there."""
+    may_be_done: bool = False
+    """After an error it may be done, as its docs say: a repeat comes to the same."""
+    meets_itself: bool = False
+    """A repeat with the operation's id meets what the first one made, as its docs say."""
 
 
 def _lake(store: ms.Store, lake: str) -> ms.Table:
@@ -236,7 +240,7 @@ CALLS: Final[dict[str, Writes]] = {
     "a user's tables.create": Writes(
         lambda s, n, _, **k: s.as_user((n, "ann")).tables.create(f"{n}.c.s.mine", **k), _user, by="ann"
     ),
-    "store.transaction": Writes(_transaction, _lake),
+    "store.transaction": Writes(_transaction, _lake, meets_itself=True),
     "store.run": Writes(lambda s, n, _: s.run(lambda tx: _replaced(tx, n)), _lake),
     "store.run, with a lease": Writes(
         lambda s, n, _, *, held: s.run(lambda tx: _replaced(tx, n), lease=held), _lake, _leased
@@ -258,14 +262,14 @@ CALLS: Final[dict[str, Writes]] = {
     "leases.break_": Writes(
         lambda s, n, _: s.leases.break_(n), lambda s, n: s.leases.acquire(n, ttl=60.0, owner="another")
     ),
-    "lease.renew": Writes(lambda s, n, _, *, held: held.renew(), lambda s, n: None, _leased),
+    "lease.renew": Writes(lambda s, n, _, *, held: held.renew(), lambda s, n: None, _leased, may_be_done=True),
     "lease.release": Writes(lambda s, n, _, *, held: held.release(), lambda s, n: None, _leased),
     "leases.mirror": Writes(lambda s, n, _: s.leases.mirror(n, 7, "owner", "i") is not None, lambda s, n: None),
-    "lease.stage": Writes(lambda s, n, t, *, held: held.stage(t, "k", "v"), _lake, _leased),
+    "lease.stage": Writes(lambda s, n, t, *, held: held.stage(t, "k", "v"), _lake, _leased, may_be_done=True),
     "lease.publish": Writes(lambda s, n, t, *, held: len(held.publish(_COMMENT)), _lake, _staged),
     "store.pin": Writes(lambda s, n, _: s.pin(n).name, lambda s, n: None),
     "store.unpin": Writes(lambda s, n, _: s.unpin(n), lambda s, n: s.pin(n)),
-    "consumers.get": Writes(lambda s, n, _: s.consumers.get(n).name, lambda s, n: None),
+    "consumers.get": Writes(lambda s, n, _: s.consumers.get(n).name, lambda s, n: None, may_be_done=True),
     "consumers.drop": Writes(lambda s, n, _: s.consumers.drop(n), lambda s, n: s.consumers.get(n)),
     "consumer.commit": Writes(lambda s, n, to, *, held: held.commit(to), _read, _consumer),
     "consumer.reset": Writes(lambda s, n, to, *, held: held.reset(to), _read, _consumer),

@@ -55,5 +55,5 @@ def test_told(world: World, name: str, way: Way) -> None:
     lost = 0
     while told := world.tried(name, lost + 1, way):
         lost += 1
-        assert not wrong(name, whole, told), (lost, told, whole)
+        assert not wrong(name, whole, told), (lost, told.again, told, whole)
     assert lost >= 1

@@ -170,20 +170,20 @@ def _plain(result: Any, lake: str) -> object:
 
 def wrong(name: str, whole: Told, told: Told) -> str | None:
     """Say what is not true of what a caller was told; None: all is true. ``whole``: the call without a loss."""
-    done = told.is_like(whole)
+    call, done = CALLS[name], told.is_like(whole)
     nothing = not told.events and told.rows is None
     if told.error is None:
         return None if done and told.result == whole.result else "it returned, and is not done once, or not so"
-    if CALLS[name].in_parts:
+    if call.in_parts:
         return None
     if isinstance(told.error, ms.OutcomeUnknown):
-        return _wrong_in_doubt(whole, told, done=done, nothing=nothing)
+        return _wrong_in_doubt(whole, told, done=done, nothing=nothing, repeats=not call.meets_itself)
     if not isinstance(told.error, (ms.BackendUnavailable, ms.DeadlineExceeded)):
         return "the error says nothing of the loss"
-    return None if nothing else "the error says that nothing was written"
+    return None if nothing or (call.may_be_done and done) else "the error says that nothing was written"
 
 
-def _wrong_in_doubt(whole: Told, told: Told, *, done: bool, nothing: bool) -> str | None:
+def _wrong_in_doubt(whole: Told, told: Told, *, done: bool, nothing: bool, repeats: bool) -> str | None:
     if not (done or nothing):
         return "a part is there"
     if (told.state == "committed") != done:
@@ -191,6 +191,8 @@ def _wrong_in_doubt(whole: Told, told: Told, *, done: bool, nothing: bool) -> st
     again = told.again
     if again is None or isinstance(again.error, TypeError):  # the call takes no operation id
         return None
+    if not repeats:
+        return None if again.is_like(whole) else "the repeat made more"
     return None if again.is_like(whole) and again.result == whole.result else "the repeat with its id"
 
 

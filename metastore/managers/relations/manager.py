@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar, Unpack
 
-from metastore.arguments import boolean
+from metastore.arguments import boolean, known_keywords
 from metastore.errors import EntityAlreadyExists, EntityNotFound, InvalidArgument
 from metastore.kinds.attached import Attached, attached
 from metastore.kinds.change import UNSET, _Unset
 from metastore.kinds.entity import utc
 from metastore.kinds.relation import Relation, relation_doc
 from metastore.managers.mutation import actor_of
-from metastore.managers.options import BulkOptions, CallOptions, call_from, call_of, shows_options
+from metastore.managers.options import BULK_OPTIONS, BulkOptions, CallOptions, call_from, call_of, shows_options
 from metastore.managers.relations import attach_many as bulk
 from metastore.managers.relations.ends import EndOf, WantedRelation, end_of, find_ends
 from metastore.managers.relations.reads import related_to, related_to_columns, relating_to
@@ -238,6 +238,7 @@ class RelationManager:
         ``rows`` have ``target``, and may have ``kind``, ``column`` and ``value``. They are committed in chunks;
         existing relations are left, so that the call can be repeated after an error. Raises what ``attach`` raises.
         """
+        known_keywords(options, BULK_OPTIONS)
         far = end_of(other, self._relation.to_kinds)
 
         def wanted(row: Mapping[str, Any]) -> WantedRelation:
