@@ -187,13 +187,13 @@ class Hold:
         self.check()
         if self._validity is None:
             raise InvalidArgument("only the process that acquired the lease can renew it; this process joined it")
-        since = Instant.now(self.clock)
-        expires_at = self._book.renew(self._grants, self.incarnation, self._ttl)
+        since, ttl = Instant.now(self.clock), self._ttl  # another thread may acquire it for longer meanwhile
+        expires_at = self._book.renew(self._grants, self.incarnation, ttl)
         if expires_at is None:
             self.check()  # another thread may have released it meanwhile
             raise self.lose("another process has it, or broke it")
         self._expires_at = expires_at
-        self._validity = Validity(self.clock, self._ttl, since)
+        self._validity = Validity(self.clock, ttl, since)
         self.check()  # the answer may have come too late
 
     def keep(self) -> None:

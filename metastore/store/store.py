@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 from uuid import UUID
 
+import metastore.store.importing  # noqa: F401  (it acts at each fork)
 from metastore.arguments import function
 from metastore.cache.options import Cache
 from metastore.cache.store import StoreCache, cached

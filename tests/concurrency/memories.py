@@ -8,11 +8,18 @@ and after a fail-over.
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, Literal
 
 import metastore as ms
@@ -26,6 +33,7 @@ Check = Callable[[ms.Store, Where], None]
 _THREADS: Final = 6
 _ONCE: Final = 3
 """After so many executions a statement is prepared."""
+_LONG: Final = 30.0
 
 
 @dataclass
@@ -333,6 +341,37 @@ def random_bytes(place: Place) -> Check:
     return check
 
 
+class _Slowly(Loader, MetaPathFinder):
+    """Finds one module, whose import goes on until it is told to end."""
+
+    name = "metastore.imported_by_a_thread"
+
+    def __init__(self) -> None:
+        self.began, self.goes_on = threading.Event(), threading.Event()
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name == self.name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.began.set()
+        assert self.goes_on.wait(_LONG)
+
+
+def imports(place: Place) -> Check:
+    """A child can import what a thread of its parent was importing: both call ``bind`` for the first time, say."""
+    slowly = _Slowly()
+    sys.meta_path.insert(0, slowly)
+    threading.Thread(target=import_module, args=(slowly.name,)).start()
+    assert slowly.began.wait(_LONG)
+    threading.Timer(0.2, slowly.goes_on.set).start()  # the fork waits for it
+
+    def check(store: ms.Store, where: Where) -> None:
+        signal.alarm(5 if where == "child" else 0)
+        assert import_module(slowly.name) is sys.modules[slowly.name]
+
+    return check
+
+
 def crawl(place: Place) -> Check:
     """Each process has its own."""
     name = place.table
@@ -382,6 +421,7 @@ MEMORIES: Final = {
     "threads of an async store": Memory(tasks, on=_PG),
     "figures": Memory(figures),
     "who follows the feed": Memory(feed),
+    "modules that are being imported": Memory(imports, on=("sqlite",)),
     "random bytes for operation ids": Memory(random_bytes, on=("sqlite",)),
     "the store of a crawl's task": Memory(crawl),
 }

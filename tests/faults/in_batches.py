@@ -127,7 +127,7 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Transactions: a run inside of a run goes on a ticket of another database",
         "metastore/transaction/line.py",
-        "self._session.backend.origin.database == inner._session.backend.origin.database",
+        "self._session.backend.origin.database == backend.origin.database",
         "True",
         "tests/progress/test_runs_inside.py -k another_database",
     ),

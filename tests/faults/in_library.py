@@ -191,9 +191,23 @@ _PROGRESS = (
     Fault(
         "what a commit returned is of the run that another thread notes afterwards",
         "metastore/operation/perform.py",
-        "= origin or session.backend.origin",
-        "= session.backend.origin",
+        "_from(origin or session.backend.known_origin,",
+        "_from(session.backend.known_origin,",
         "tests/concurrency/test_restarted.py -k says_so",
+    ),
+    Fault(
+        "a call asks which database it is after its commit",
+        "metastore/operation/perform.py",
+        "_from(origin or session.backend.known_origin,",
+        "_from(session.backend.origin,",
+        "tests/lost/test_after_a_commit.py",
+    ),
+    Fault(
+        "a fork does not wait for imports of other threads",
+        "metastore/store/importing.py",
+        "os.register_at_fork(before=finish_imports)",
+        "",
+        "tests/concurrency/test_memories.py -k imported",
     ),
     Fault(
         "a transaction looks again beside the writers below a parent",
