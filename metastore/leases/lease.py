@@ -184,14 +184,16 @@ class Hold:
         self.check()
         if self._validity is None:
             raise InvalidArgument("only the process that acquired the lease can renew it; this process joined it")
-        since = Instant.now(self.clock)
-        expires_at = self._book.renew(self._grants, self.incarnation, self._ttl)
+        ttl, since = self._ttl, Instant.now(self.clock)
+        expires_at = self._book.renew(self._grants, self.incarnation, ttl)
         if expires_at is None:
             self.check()  # another thread may have released it meanwhile
             raise self.lose("another process has it, or broke it")
         self._expires_at = expires_at
-        self._validity = Validity(self.clock, self._ttl, since)
+        self._validity = Validity(self.clock, ttl, since)
         self.check()  # the answer may have come too late
+        if ttl < self._ttl:  # it was acquired for longer meanwhile, and this renewal may have come after that one
+            self.renew()
 
     def keep(self) -> None:
         """Start to renew the lease, until it is released, or the holder's thread ends."""
