@@ -195,6 +195,8 @@ class Hold:
         self._expires_at = expires_at
         self._validity = Validity(self.clock, ttl, since)
         self.check()  # the answer may have come too late
+        if ttl < self._ttl:  # it was acquired for longer meanwhile, and this renewal may have come after that one
+            self.renew()
 
     def keep(self) -> None:
         """Start to renew the lease, until it is released, or the holder's thread ends."""

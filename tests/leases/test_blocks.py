@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import metastore as ms
+from metastore.leases.database import DatabaseBook
 from tests.servers.process import wait_until
 
 
@@ -41,6 +42,31 @@ def test_a_block_inside_does_not_shorten_it(store: ms.Store) -> None:
             assert inner is lease
             assert lease.seconds_left() > 50
         assert lease.seconds_left() > 50
+
+
+def test_a_renewal_on_its_way_does_not_shorten_a_longer_acquisition(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was sent with the shorter ttl, and arrives after the renewal for the longer one."""
+    book, sent, arrives = DatabaseBook.renew, threading.Event(), threading.Event()
+
+    def late(self: DatabaseBook, grants: Any, incarnation: str, ttl: float) -> Any:
+        if ttl == 30.0:
+            sent.set()
+            assert arrives.wait(10)
+        return book(self, grants, incarnation, ttl)
+
+    monkeypatch.setattr(DatabaseBook, "renew", late)
+    lease = store.leases.acquire("work", ttl=30.0)
+    renewal = threading.Thread(target=lease.renew)
+    renewal.start()
+    assert sent.wait(10)
+    assert store.leases.acquire("work", ttl=600.0) is lease
+    arrives.set()
+    renewal.join()
+    holder = store.leases.holder("work")
+    assert holder is not None
+    assert (holder.expires_at - holder.acquired_at).total_seconds() > 500
 
 
 def test_a_block_inside_that_renews_more_often_is_heard_at_once(store: ms.Store) -> None:
