@@ -122,18 +122,3 @@ def test_an_interrupt_of_the_release_leaves_no_lease_held(store: ms.Store, monke
     with pytest.raises(KeyboardInterrupt):
         block(lease)
     assert store.leases.holder("work", expired=True) is None
-
-
-def test_a_renewal_counts_from_the_ttl_that_it_sent(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another thread acquires the lease for longer before the answer comes."""
-    lease = store.leases.acquire("a", ttl=10.0)
-    renew = lease._book.renew
-
-    def overtaken(*arguments: Any) -> Any:
-        answer = renew(*arguments)
-        lease._ttl = 1000.0
-        return answer
-
-    monkeypatch.setattr(lease._book, "renew", overtaken)
-    lease.renew()
-    assert lease.seconds_left() <= 10.0
