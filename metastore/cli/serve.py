@@ -225,7 +225,7 @@ def serve(
     pair = (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
     limits = serving.Limits(max_connections, header_timeout, body_timeout, idle_timeout)
     retention = parse_duration(gc_retention)
-    places = dict(_place(text) for text in warehouse or [])
+    places = _places(warehouse or [])
     for place in (*places.values(), *(allow_location or ())):
         _check_place(place)
     own = _by_warehouse(credential or [], "a credential")
@@ -344,18 +344,26 @@ def _issuer(
     return Issuer(url, audience, user_claim=user_claim, groups_claim=groups_claim, client=known)
 
 
-def _place(text: str) -> tuple[str, str]:
-    name, _, place = text.partition("=")
-    if not name or not place:
-        raise InvalidArgument(f"a warehouse is written metalake.catalog=place, not {text!r}")
-    return name, place
+def _places(texts: list[str]) -> dict[str, str]:
+    """Return the place of each warehouse."""
+    places: dict[str, str] = {}
+    for text in texts:
+        name, _, place = text.partition("=")
+        if not name or not place:
+            raise InvalidArgument(f"a warehouse is written metalake.catalog=place, not {text!r}")
+        if name in places:
+            raise InvalidArgument(f"the warehouse {name} is named twice; it has one place")
+        places[name] = place
+    return places
 
 
 def _check_place(place: str) -> None:
     from pyiceberg.io import SCHEMA_TO_FILE_IO  # noqa: PLC0415  (an extra of its own)
 
     parts = urlsplit(place)
-    if parts.scheme not in ("", *SCHEMA_TO_FILE_IO) or not (parts.netloc or parts.path.startswith("/")):
+    is_local = parts.scheme in ("", "file")  # PyIceberg takes file://folder as a folder of where the server runs
+    is_whole = parts.path.startswith("/") and not parts.netloc if is_local else parts.netloc or parts.path[:1] == "/"
+    if not is_whole or parts.scheme not in ("", *SCHEMA_TO_FILE_IO):
         known = ", ".join(SCHEMA_TO_FILE_IO)
         raise InvalidArgument(f"files cannot be in {place!r}; write /folder or URL, with one of {known}")
 

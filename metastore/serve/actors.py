@@ -72,4 +72,5 @@ class Actors:
         users = users_outside(self._store._session.backend, principal.name, principal.external_id)  # noqa: SLF001
         if principal.groups is not None:
             self._memberships.follow(principal.groups, users)
-        return who((principal.name,))._replace(ids=frozenset([user.id for user in users]))
+        ids = frozenset([user.id for user in self._memberships.settled(users)])
+        return who((principal.name,))._replace(ids=ids)

@@ -105,6 +105,8 @@ class _Watched(asyncio.Protocol):
     timeout_keep_alive_task: Any
     begun: Any = None
     """Its TLS handshake, which counted in its place."""
+    answered: Any = None
+    """The request that is answered now, or was last: those behind it, up to uvicorn's ``cycle``, wait."""
     _seen: tuple[Any, ...] = ()
     _since = 0.0
     _header_bytes = 0
@@ -152,6 +154,8 @@ class _Watched(asyncio.Protocol):
         if len(self.pipeline) >= _QUEUED:
             raise ValueError("too many requests that wait for others")
         super().on_headers_complete()  # type: ignore[misc]  # uvicorn's
+        if not self.pipeline:
+            self.answered = self.cycle
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body. Only what brings none is counted: the header, trailers, extensions of chunks."""
@@ -163,6 +167,12 @@ class _Watched(asyncio.Protocol):
         """End a request, also one that was answered before its body had come, which uvicorn leaves open."""
         super().on_message_complete()  # type: ignore[misc]  # uvicorn's
         self.cycle.more_body, self._header_bytes = False, 0
+
+    def on_response_complete(self) -> None:
+        """Begin the next request that waits."""
+        if self.pipeline:
+            self.answered = self.pipeline[-1][0]
+        super().on_response_complete()  # type: ignore[misc]  # uvicorn's
 
     def shutdown(self) -> None:
         """Close the connection once its request is answered; a request whose body does not come soon gets no answer."""
@@ -187,7 +197,7 @@ class _Watched(asyncio.Protocol):
         stage = self._stage()
         unsent = self.transport.get_write_buffer_size() if stage == _ANSWER else 0
         begun = _WORK if stage == _STREAM else stage  # a stream's wait counts from its request
-        state = (begun, self.cycle, unsent)  # another request, or a client that reads more of the answer, is progress
+        state = (begun, self.answered, unsent)  # another request, or a client that reads on, is progress
         if state != self._seen:
             self._seen, self._since = state, now
         return None if stage == _WORK else self._since
@@ -200,11 +210,11 @@ class _Watched(asyncio.Protocol):
     def _stage(self) -> str:
         if self.flow.write_paused or self.transport.is_closing():
             return _ANSWER
-        if self.cycle is not None and self.cycle.more_body:
+        if self.answered is not None and self.answered.more_body:
             return _BODY  # perhaps the rest of one whose request was answered early
-        if self.cycle is None or self.cycle.response_complete:
+        if self.answered is None or self.answered.response_complete:
             return _HEADER if self.timeout_keep_alive_task is None else _IDLE  # uvicorn closes idle connections
-        return _STREAM if YIELDS in self.cycle.scope else _WORK
+        return _STREAM if YIELDS in self.answered.scope else _WORK
 
 
 def _brings_body(name: bytes, value: bytes) -> bool:

@@ -38,21 +38,36 @@ class Memberships:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._settled: LRUCache[int, tuple[Claimed, float]] = LRUCache(_MOST)
+        self._stuck = set[int]()
+        """The users that could not leave a group: their metalake is disabled."""
         self._lock = Lock()
 
     def follow(self, claimed: Claimed, users: Iterable[User]) -> None:
         """Make these users, all of them the token's owner, members of the groups that the token names, and of no other.
 
-        Raises the errors of its reads and writes: then the request must not go on.
+        A disabled metalake admits no writes: there a user that must leave a group has no rights, see ``settled``.
+        Raises the other errors of its reads and writes: then the request must not go on.
         """
         for user in users:
             now = SYSTEM.monotonic()
             with self._lock:
                 known = self._settled.get(user.id)
             if known is None or known[0] != claimed or now - known[1] >= _STAYS:
-                self._settle(claimed, user)
-                with self._lock:
-                    self._settled[user.id] = (claimed, now)
+                try:
+                    self._settle(claimed, user)
+                except NotInUse:
+                    with self._lock:
+                        self._stuck.add(user.id)
+                        self._settled.pop(user.id, None)
+                else:
+                    with self._lock:
+                        self._stuck.discard(user.id)
+                        self._settled[user.id] = (claimed, now)
+
+    def settled(self, users: Iterable[User]) -> list[User]:
+        """Return the users without those that are still in a group which they must leave."""
+        with self._lock:
+            return [user for user in users if user.id not in self._stuck]
 
     def _settle(self, claimed: Claimed, user: User) -> None:
         groups = self._store.bind(principal=claimed.issuer, reason=_REASON).groups

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,9 @@ __all__ = [
 
 _LOG = logging.getLogger("metastore.serve")
 ANONYMOUS: Final = "anonymous"
+_HEADER: Final = re.compile(r"[A-Za-z0-9-]+")
+_TAKEN: Final = ("authorization", "cookie", "host")
+"""Headers with another meaning: the user would be the token itself, or whatever host a client asks for."""
 
 
 class NotAuthenticated(Exception):
@@ -78,7 +82,7 @@ class Principals:
     are valid too. ``header``: the header in which a proxy that authenticates names the user. With tokens and a header,
     a request has both: the token is the proxy's, the header names the user. Without any of them, nothing is checked:
     the user is the one that ``Authorization: Basic`` names, else ``anonymous``. Raises InvalidArgument for an issuer
-    together with a header.
+    together with a header, and for a header that cannot name a user.
     """
 
     tokens: Mapping[bytes, str] = field(default_factory=dict, repr=False)
@@ -88,6 +92,8 @@ class Principals:
     def __post_init__(self) -> None:
         if self.issuer is not None and self.header is not None:
             raise InvalidArgument("an issuer's token and a proxy's header cannot both name the user; choose one")
+        if self.header is not None and (not _HEADER.fullmatch(self.header) or self.header.lower() in _TAKEN):
+            raise InvalidArgument(f"the header that names the user is one such as X-User, not {self.header!r}")
 
     @property
     def authenticates(self) -> bool:

@@ -201,6 +201,16 @@ def test_requests_that_wait_for_others_of_their_connection_have_a_number() -> No
         assert is_cut(eager)
 
 
+def test_half_a_body_behind_a_request_does_not_end_that_request() -> None:
+    """It was cut after the time of a body, although the server had not begun to wait for that body."""
+    with running(large) as (server, port), connected(port) as sender:
+        server.config.timeout_graceful_shutdown = 1
+        connections: set[Any] = server.server_state.connections
+        sender.sendall(b"GET /busy HTTP/1.1\r\n\r\nPOST /busy HTTP/1.1\r\ncontent-length: 9\r\n\r\nhalf")
+        assert wait_until(lambda: [len(one.pipeline) for one in connections] == [1], WAITS)
+        assert not any(one.is_over(time.monotonic() + 1000) for one in connections)
+
+
 def test_requests_with_an_upgrade_and_those_after_them_are_answered() -> None:
     asked = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: TLS/1.2\r\n"
     with running(large) as (_, port), connected(port) as sender:
@@ -270,17 +280,20 @@ def test_a_server_whose_connections_all_have_work_says_so() -> None:
         assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 503
 
 
-def test_streams_make_room_and_are_not_cut_before() -> None:
+@pytest.mark.parametrize("behind", [b"", b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"])
+def test_streams_make_room_and_are_not_cut_before(behind: bytes) -> None:
     """Else a user without any right keeps everybody out with a few hundred streams of the console.
 
-    The first one makes room, although all of them begin between two looks at the connections.
+    The first one makes room, although all of them begin between two looks at the connections. So does one with a
+    request ``behind`` it: that one waits for the end of the stream.
     """
     with running(large, Limits(connections=6, idle=0.3)) as (server, port), ExitStack() as stack:
+        server.config.timeout_graceful_shutdown = 1  # it does not read on behind a stream, and so misses its end
         tasks = server.server_state.tasks
         streams = [stack.enter_context(connected(port)) for _ in range(6)]
         for stream in streams:
             before = len(tasks)
-            stream.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+            stream.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n" + behind)
             assert wait_until(partial(lambda count: len(tasks) > count, before), WAITS)
         time.sleep(0.8)  # longer than the limit of idle connections, and a look at them
         assert len(tasks) == 6

@@ -150,6 +150,34 @@ def test_a_page_that_stays_open_moves_nobody_between_groups() -> None:
         console.close()
 
 
+def test_a_disabled_metalake_locks_nobody_out_of_the_others() -> None:
+    """Nobody can leave a group there: the user has no rights in it until then, not in an open page either."""
+    issuer = "https://idp.example"
+    with ms.open("memory://") as store:
+        for lake in ("closed", "other"):
+            store.metalakes.create(lake)
+            store.catalogs.create((lake, "c"), type="relational")
+            ann = store.users.create((lake, "ann"), external_id=f"{issuer}#1")
+            role = store.roles.create((lake, "reader"))
+            store.roles.grant(role, "use_catalog", (lake, "c"), kind="catalog")
+            store.roles.assign(role, ann)
+        group = store.groups.create("closed.readers", external_id=f"{issuer}#readers")
+        store.groups.add(group, "closed.ann")
+        actors = Actors(store, Principals(issuer=Issuer(issuer, AUDIENCE)), authorization=True)
+
+        def sees(names: tuple[str, ...] | None) -> list[bool]:
+            groups = None if names is None else Claimed(issuer, frozenset(names))
+            view = actors.of(Principal("ann", f"{issuer}#1", groups))
+            return [view.catalogs.exists((lake, "c")) for lake in ("closed", "other")]
+
+        store.metalakes.disable("closed")
+        assert [sees(()), sees(None), sees(("readers",))] == [[False, True], [False, True], [True, True]]
+        assert sees(()) == [False, True]
+        store.metalakes.enable("closed")
+        assert [sees(()), sees(None)] == [[True, True], [True, True]]
+        assert list(store.users.groups("closed.ann")) == []
+
+
 def test_groups_may_lie_below_another_claim_and_a_dot_is_part_of_a_name() -> None:
     claims = {
         "realm_access": {"roles": ["a"], "x/y~z": {"": ["b"]}},
