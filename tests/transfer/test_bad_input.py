@@ -276,9 +276,9 @@ def test_statistics_before_their_partition(tmp_path: Path) -> None:
     at = next(n for n, line in enumerate(lines) if line.get("owned") == "partition")
     of = {**lines[at], "owned": "partition_statistic"}
     lines.insert(at, {**of, "doc": {"comment": None, "properties": {}, "values": {"custom-rows": 5}}})
-    with ms.open("memory://") as store:
-        with pytest.raises(ms.InvalidArgument, match=f"line {at + 2}: .*statistics of .* come before it"):
-            store.import_from(io.BytesIO(sealed(lines)))
+    refused = pytest.raises(ms.InvalidArgument, match=f"line {at + 2}: .*statistics of .* come before it")
+    with ms.open("memory://") as store, refused:
+        store.import_from(io.BytesIO(sealed(lines)))
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
