@@ -96,7 +96,8 @@ class LocalWalk:
             try:
                 self._visit(path, parts)
             except OSError as error:
-                inside = "" if error.filename in (None, path) else f", because of {shown(base_name(error.filename))} in it"
+                name = "" if error.filename in (None, path) else base_name(error.filename)
+                inside = name and f", because of {shown(name)} in it"
                 self.listing.fail(path, f"cannot be listed{inside}: {error.strerror or error}")
 
     def _visit(self, path: str, parts: tuple[str, ...]) -> None:
