@@ -223,9 +223,7 @@ def _own(
 ) -> None:
     """Write the owned rows of a group. ``owner``: the document of their entity after the commit."""
     names = [n.name for n in chain]
-    # a partition before its statistics, which have a greater id; kinds are in this order in an export
-    ordered = sorted(zip(group.owned, there.owned, strict=True), key=lambda pair: pair[0][1].kind)
-    for (number, line, given), row in ordered:
+    for (number, line, given), row in zip(group.owned, there.owned, strict=True):
         path, stored = format_path((*names, line.name)), row
         if row is not None and row.id in there.stale:
             event, stored = Event(line.kind, "drop", path, None), None

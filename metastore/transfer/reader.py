@@ -15,6 +15,8 @@ from typing import BinaryIO, Final, NamedTuple
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.kind import MAX_DOC, to_json
+from metastore.kinds.partition import PARTITION
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.kinds.relation import relation_named
 from metastore.names import clean_name, fold, format_path, parse_path
@@ -83,9 +85,10 @@ def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Check
     """Read a whole export. Raises InvalidArgument, with the number of the line, if it is bad.
 
     It checks each line on its own; that each entity comes after its parent and can be below it; that its kind can read
-    its document; that no two names become equal where names are folded (``folds``: above the file's first entity); that
-    no row and no relation comes twice; with ids, that relations lead to entities of the file; the counts and the
-    checksum. Of an unknown kind, it checks only the fields that all kinds have.
+    its document; that a partition comes before its statistics; that no two names become equal where names are folded
+    (``folds``: above the file's first entity); that no row and no relation comes twice; with ids, that relations lead
+    to entities of the file; the counts and the checksum. Of an unknown kind, it checks only the fields that all kinds
+    have.
     """
     header = read_header(stream)
     _require_end(stream, header)
@@ -246,6 +249,9 @@ class Structure:
         path = format_path((*self._last.names, line.name))
         _check_name(line.name)
         self._check_id(line.id, path)
+        if line.kind == PARTITION.name and (PARTITION_STATISTIC.name, line.name) in self._own:
+            # an id decides to which partition statistics belong, so they are written later
+            raise InvalidArgument(f"the statistics of the partition {path} come before it; put its line before theirs")
         self._once(f"the {line.kind} {line.name!r}", line.kind, line.name)
         _check_doc(line, raw, path)
 

@@ -63,3 +63,12 @@ def test_a_log_that_cannot_be_read_is_a_failure(crawler: Crawler, monkeypatch: p
     monkeypatch.setattr(os, "scandir", refused)
     report = crawler.crawl()
     assert (report.tables, [one.reason for one in report.failures]) == (0, ["cannot be listed: Permission denied"])
+
+
+def test_a_log_that_leads_nowhere_is_a_failure(crawler: Crawler) -> None:
+    """A link into a folder without permission fails like this link to itself."""
+    crawler.lake.parquet("s/t/a.parquet", {"a": [1]})
+    (crawler.lake.root / "s/t/_delta_log").symlink_to("_delta_log")
+    report = crawler.crawl()
+    why = "cannot be listed, because of _delta_log in it: Too many levels of symbolic links"
+    assert (report.tables, [one.reason for one in report.failures]) == (0, [why])

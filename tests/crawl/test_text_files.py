@@ -379,6 +379,8 @@ def test_json_types_hold_every_number(lake: Lake, form: str, values: tuple[objec
     [
         (("01234", "99999"), "string"),
         (("1.5", "inf"), "string"),  # Spark reads null
+        (("1.5", "-InF"), "string"),
+        (("1.5", "InfinitY"), "string"),
         (("1.5", "Inf", "-Inf", "Infinity"), "double"),
         (("+007", "1"), "string"),
         (("0", "10", "-5"), "long"),

@@ -38,6 +38,15 @@ def table(spark: SparkSession, url: str, name: str, **options: Any) -> DataFrame
     return spark.read.format("metastore").options(url=url, table=name, **options).load()
 
 
+def test_two_sessions(source: SparkSession, sqlite_url: str) -> None:
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("lake")
+    other = source.newSession()
+    register_source(other)
+    for session in (other, source):
+        assert table(session, sqlite_url, "entities").count() == 1
+
+
 @pytest.mark.each_run_on("postgres")
 def test_entities_as_of_any_position(source: SparkSession, url: str) -> None:
     with ms.open(url, principal="tester") as store:

@@ -271,14 +271,14 @@ def test_a_header_that_was_changed() -> None:
 
 
 def test_statistics_before_their_partition(tmp_path: Path) -> None:
-    """Their id must be greater than that of their partition, in whichever order a file has the lines."""
+    """Their id must be greater than that of their partition, also where a chunk ends between the two lines."""
     lines = small()
     at = next(n for n, line in enumerate(lines) if line.get("owned") == "partition")
     of = {**lines[at], "owned": "partition_statistic"}
     lines.insert(at, {**of, "doc": {"comment": None, "properties": {}, "values": {"custom-rows": 5}}})
-    with ms.open("memory://") as store:
+    refused = pytest.raises(ms.InvalidArgument, match=f"line {at + 2}: .*statistics of .* come before it")
+    with ms.open("memory://") as store, refused:
         store.import_from(io.BytesIO(sealed(lines)))
-        assert store.statistics.of("lake.c.s.t", partition="p") == {"custom-rows": 5}
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,9 @@ class LocalWalk:
             try:
                 self._visit(path, parts)
             except OSError as error:
-                self.listing.fail(path, f"cannot be listed: {error.strerror or error}")
+                name = "" if error.filename in (None, path) else base_name(error.filename)
+                inside = name and f", because of {shown(name)} in it"
+                self.listing.fail(path, f"cannot be listed{inside}: {error.strerror or error}")
 
     def _visit(self, path: str, parts: tuple[str, ...]) -> None:
         if (identity := _identity(Path(path).stat())) in self.seen:
@@ -181,8 +183,8 @@ def _identity(stat: os.stat_result) -> tuple[int, int]:
 def _table_format(entries: Iterable[os.DirEntry[str]]) -> str | None:
     """Return the table format of a folder with these entries; None if it is not a table."""
     for entry in entries:
-        if entry.name in MARKERS and _leads_to_folder(entry):
-            with os.scandir(entry.path) as inside:  # an error is that of the folder: its format is unknown
+        if entry.name in MARKERS and entry.is_dir():  # an error is that of the folder: its format is unknown
+            with os.scandir(entry.path) as inside:
                 if (form := format_beside(entry.name, (one.name for one in inside))) is not None:
                     return form
     return None

@@ -48,7 +48,7 @@ _SPELLED: Final = {
     "boolean": "^(?i:true|false)$",
 }
 """The spellings that count; Arrow accepts more: 0xFF as an integer, 1.0 as a decimal(38,0), 0 and 1 as booleans."""
-_NO_DOUBLE: Final = "^([+-]?(0[0-9]|[0-9]{39,}$|i|IN)|[+]Inf$)"
+_NO_DOUBLE: Final = "^([+-]?(0[0-9]|[0-9]{39,}$|i|IN|In(F|f(I|i(N|n(I|i(T|tY))))))|[+]Inf$)"
 """Digits that are not a double, and spellings of infinity that Spark reads as null, although Arrow accepts them."""
 
 

@@ -64,6 +64,7 @@ _MOST: Final = 100_000
 
 def register_source(spark: SparkSession) -> None:
     """Register the format ``metastore``, with which ``spark`` reads and writes the catalog. See docs/pipeline.md."""
+    spark.createDataFrame([], "id int")  # makes the session active: Spark looks there whether the name is free
     with workers_like_us(spark.sparkContext):
         spark.dataSource.register(_Source)
 
