@@ -40,7 +40,7 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
         if call.reason is not None:
             raise InvalidArgument("a transaction has one reason: give it to transaction(), run() or exclusive()")
         result = _in_transaction(session, request, call)
-        _from(session.backend.origin, result)
+        origin: Origin | None = session.backend.origin
     else:
         # read before the commit: another thread may notice a restart of the server between the commit and its return
         origin = session.backend.known_origin
@@ -51,14 +51,11 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
         run = once if combiner is None else combiner.perform
         result = run(session, request, call)
         # nothing is asked after a commit: a question that fails would turn it into an error
-        _from(origin or session.backend.known_origin, result)
-    return result
-
-
-def _from(origin: Origin | None, result: object) -> None:
-    """Let an entity note its database: later calls trust only entities that were committed there."""
+        origin = origin or session.backend.known_origin
+    # the entity notes its database: later calls trust only entities that were committed there
     if isinstance(result, Entity):
         result.__dict__["origin"] = origin
+    return result
 
 
 def is_new(session: Session, call: Call) -> bool:

@@ -27,6 +27,8 @@ from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy
 from tests.setup.pgbouncer import find_pgbouncer
 
+pytestmark = pytest.mark.one_in(3)
+
 T = "lake.c.s.t"
 
 

@@ -25,7 +25,7 @@ from metastore.cli.app import run as run_command
 from metastore.cli.crawl import _progress
 from metastore.verify.report import read_report
 
-pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
+pytestmark = [pytest.mark.each_run_on("sqlite"), pytest.mark.one_in(3)]  # a command knows nothing of the database
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 RED = "[red]x[/red]"

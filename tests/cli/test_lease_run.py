@@ -18,7 +18,7 @@ from tests.cli.test_cli import call, environment
 from tests.long import long_unless
 from tests.servers.process import wait_until
 
-pytestmark = [pytest.mark.each_run_on("sqlite"), pytest.mark.one_in(2)]  # a command knows nothing of the database
+pytestmark = [pytest.mark.each_run_on("sqlite"), pytest.mark.one_in(3)]  # a command knows nothing of the database
 
 ODD = "a.b `c` Ωmega [red]x[/red]"
 HELD, LOST, CANNOT_RUN, NOT_FOUND = 75, 124, 126, 127

@@ -19,6 +19,8 @@ from metastore.cli.app import run
 from metastore.cli.times import when
 from tests.cli.test_cli import environment
 
+pytestmark = pytest.mark.one_in(3)
+
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
 

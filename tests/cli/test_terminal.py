@@ -28,7 +28,7 @@ from metastore.cli.app import app
 from tests.cli.every_command import COMMANDS, LONG, fill_more, split
 from tests.cli.test_cli import ROOT, environment, fill, here
 
-pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
+pytestmark = [pytest.mark.each_run_on("sqlite"), pytest.mark.one_in(3)]  # a command knows nothing of the database
 
 WIDTHS = (80, 120)
 

@@ -28,6 +28,8 @@ from metastore.managers.drops.row import read_drop
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.workers import FORKSERVER, Job, Team, Turn
 
+pytestmark = pytest.mark.one_in(3)
+
 KINDS = ("table", "column", "partition", "catalog")
 POINTS = ("before", "announced", "started", "half destroyed", "destroyed", "finished")
 TTL = 0.2
@@ -279,7 +281,7 @@ def test_a_token_that_is_not_checked_lets_the_old_holder_finish(
                 new.take_over()
         with pytest.raises(ms.DropPending):
             old.started()
-        monkeypatch.setattr(steps, "_mine", lambda view, known: read_drop(view.backend, known.name))
+        monkeypatch.setattr(steps, "_mine", lambda backend, known: read_drop(backend, known.name))
         old.started()
         with pytest.raises(ms.DropPending):
             new.roll_back()

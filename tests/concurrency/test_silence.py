@@ -31,7 +31,7 @@ from tests.concurrency.silent import Swallower, hears_late_answers, stopped
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
 
-pytestmark = [pytest.mark.postgres, pytest.mark.one_in(2)]
+pytestmark = [pytest.mark.postgres, pytest.mark.one_in(3)]
 
 can_stop = pytest.mark.skipif(not psycopg.capabilities.has_cancel_safe(), reason="needs psycopg with libpq 17")
 

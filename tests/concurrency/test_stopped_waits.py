@@ -32,6 +32,8 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
 from tests.setup.pgbouncer import find_pgbouncer
 
+pytestmark = pytest.mark.one_in(3)
+
 __all__ = ["server", "url"]
 
 LONG = 60.0

@@ -31,7 +31,10 @@ from tests.long import long_unless
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
 
-pytestmark = pytest.mark.skipif(not psycopg.capabilities.has_cancel_safe(), reason="needs psycopg with libpq 17")
+pytestmark = [
+    pytest.mark.skipif(not psycopg.capabilities.has_cancel_safe(), reason="needs psycopg with libpq 17"),
+    pytest.mark.one_in(3),
+]
 
 PATHS = [f"m.c.s.t{n}" for n in range(8)]
 COMMENT = ms.SetComment("x")

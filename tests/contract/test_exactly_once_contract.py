@@ -13,6 +13,8 @@ from tests.contract.calls import CALLS, COMMENT, FAILING, Call, T
 from tests.contract.ground import Ground, interrupted
 from tests.contract.intents import announce, new_id
 
+pytestmark = pytest.mark.one_in(3)
+
 
 def answer(call: Call, ground: Ground, operation_id: UUID | str) -> Any:
     """Return what a call returned, or the error that it raised, comparable."""

@@ -15,6 +15,8 @@ from metastore import Store
 from tests.contract.ground import Ground
 from tests.contract.intents import eventually, unmarked
 
+pytestmark = pytest.mark.one_in(3)
+
 ONE, T = "m.c.one", "m.c.one.t"
 X = ms.SetComment("x")
 

@@ -28,6 +28,8 @@ from tests.contract import test_exactly_once_contract as exactly_once
 from tests.contract import test_lost_answers_contract as lost_answers
 from tests.contract.ground import Ground, prepare
 
+pytestmark = pytest.mark.one_in(3)
+
 
 @pytest.fixture
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:

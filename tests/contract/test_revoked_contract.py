@@ -21,6 +21,8 @@ from tests.bad_input.surface import METHODS
 from tests.contract.ground import behind, dump, interrupted
 from tests.contract.losses import LOSSES, UNTRIED, WRITES, Held, fits, held, pairs
 
+pytestmark = pytest.mark.one_in(3)
+
 _REFUSED = (ms.PermissionDenied, ms.EntityNotFound, ms.VersionConflict)
 _CONTENT = ("guard", "entity", "owned", "relation")
 

@@ -13,6 +13,8 @@ import metastore as ms
 from metastore import Store
 from tests.contract.ground import Ground
 
+pytestmark = pytest.mark.one_in(3)
+
 
 def comment(text: str) -> ms.SetComment:
     return ms.SetComment(text)

@@ -104,6 +104,8 @@ import os, sys
 from metastore.crawl import crawl, spark_job
 from metastore.errors import MetastoreError
 
+pytestmark = pytest.mark.one_in(3)
+
 def dying(work, setting, crawl_whole=spark_job.crawl_whole, marker=sys.argv[2].removeprefix("sqlite:///") + ".died"):
     for row in crawl_whole(work, setting):
         if getattr(row, "action", None) == "created" and not os.path.exists(marker):

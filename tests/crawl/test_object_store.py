@@ -32,6 +32,8 @@ from metastore.errors import InvalidArgument
 from tests.crawl.conftest import Crawler
 from tests.servers.s3 import FORBIDDEN, KEY, SECRET, S3Server
 
+pytestmark = pytest.mark.one_in(3)
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -29,6 +29,8 @@ from metastore.errors import InvalidArgument
 from tests.crawl.conftest import Lake
 from tests.crawl.test_parquet_files import facts, reason
 
+pytestmark = pytest.mark.one_in(3)
+
 
 def types(found: FileFacts) -> dict[str, str]:
     return {column.name: column.type for column in found.columns}

@@ -20,7 +20,10 @@ from tests.cli.test_cli import here
 from tests.imports.gravitino_tables import VERSIONS, create_tables
 from tests.imports.test_gravitino import UNUSABLE, T, run, world
 
-pytestmark = pytest.mark.each_run_on("postgres")  # what is written there is read through the managers
+pytestmark = [
+    pytest.mark.each_run_on("postgres"),
+    pytest.mark.one_in(3),
+]  # what is written there is read through the managers
 
 NEWEST = VERSIONS[-1]
 

@@ -191,15 +191,15 @@ _PROGRESS = (
     Fault(
         "what a commit returned is of the run that another thread notes afterwards",
         "metastore/operation/perform.py",
-        "_from(origin or session.backend.known_origin,",
-        "_from(session.backend.known_origin,",
+        "origin = origin or session.backend.known_origin",
+        "origin = session.backend.known_origin",
         "tests/concurrency/test_restarted.py -k says_so",
     ),
     Fault(
         "a call asks which database it is after its commit",
         "metastore/operation/perform.py",
-        "_from(origin or session.backend.known_origin,",
-        "_from(session.backend.origin,",
+        "origin = origin or session.backend.known_origin",
+        "origin = session.backend.origin",
         "tests/lost/test_after_a_commit.py",
     ),
     Fault(

@@ -16,6 +16,8 @@ from tests.governance.oracle.compare import Difference
 from tests.governance.oracle.runs import compared, run, swept
 from tests.governance.oracle.sweep import Asking, sweep
 
+pytestmark = pytest.mark.one_in(3)
+
 
 @pytest.mark.parametrize("seed", [304, 305, 314])
 def test_users_see_and_do_what_the_rules_say(seed: int) -> None:

@@ -26,6 +26,8 @@ from tests.iceberg.server import running, served
 from tests.iceberg.test_rest import SCHEMA
 from tests.servers.s3 import KEY, SECRET, S3Server
 
+pytestmark = pytest.mark.one_in(3)
+
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 DELEGATION = {"X-Iceberg-Access-Delegation": "remote-signing, vended-credentials"}
 

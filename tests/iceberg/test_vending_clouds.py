@@ -41,6 +41,8 @@ from tests.servers import cel, sas
 from tests.servers.clouds import ACCOUNT_KEY, OBJECT, TENANT, Asked, TokenServices
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 SECRET = "the-secret-of-the-application"
 HOST = "lakefiles.dfs.core.windows.net"
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"

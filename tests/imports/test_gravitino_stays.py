@@ -22,6 +22,8 @@ from tests.imports.gravitino_tables import VERSIONS, create_tables
 from tests.imports.gravitino_world import World
 from tests.imports.test_gravitino import T, world
 
+pytestmark = pytest.mark.one_in(3)
+
 NEWEST = VERSIONS[-1]
 OFF = {"metalake_id": 1, "catalog_id": 11, "schema_id": 110}
 

@@ -9,6 +9,8 @@ from tests.interleaving.checks import explore
 from tests.interleaving.programs import Program
 from tests.long import long_unless
 
+pytestmark = pytest.mark.one_in(3)
+
 _LIMIT = 5_000
 _SHORT = ("load", "create", "rename", "drop")
 """The operations that each run tries as a part of a transaction too; the long runs try all of them."""

@@ -11,6 +11,8 @@ from tests.interleaving.explore import Found
 from tests.interleaving.mutants import MUTANTS, Mutant
 from tests.interleaving.programs import PROGRAMS, Program
 
+pytestmark = pytest.mark.one_in(3)
+
 _LIMIT = 200_000
 """States of one program: one that has more belongs to ``--full``."""
 _LONG = (

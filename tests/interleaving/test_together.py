@@ -13,6 +13,8 @@ from tests.interleaving.explore import Explorer, Truncated
 from tests.interleaving.programs import Program
 from tests.interleaving.together import TOGETHER, TOO_LARGE
 
+pytestmark = pytest.mark.one_in(3)
+
 ALL = (*TOGETHER, *CHAINED)
 _LIMIT = 10_000
 """States of one program: one that has more belongs to the long tests."""

@@ -31,6 +31,8 @@ from tests.loadtest.plain import plain_run
 from tests.loadtest.record_folders import lively, operation
 from tests.long import long_unless
 
+pytestmark = pytest.mark.one_in(3)
+
 HOSTILE = "</script></style><img src=x onerror=alert(1)><script>alert(2)</script>\"'&\u202e\x1b[31m$x^2$" + "x" * 200
 FACTS = {"scenario": HOSTILE, "seed": 7, "url": "postgresql://me:***@host/db", HOSTILE: [HOSTILE]}
 FOUND = Finding("read", f"it read {HOSTILE}", (f"c1/1 load {HOSTILE}", "c2/7 alter"))

@@ -18,6 +18,8 @@ from tests.contract.ground import dump
 from tests.migration.schema import catalog, connected, differences, run
 from tests.migration.test_running import fill
 
+pytestmark = pytest.mark.one_in(3)
+
 OLD = "0001"
 TABLES = ("guard", "entity", "owned", "operation", "info")
 TOMBSTONE = "01890000-0000-7000-8000-000000000001"

@@ -18,6 +18,8 @@ from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer, database_of
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 
 class Sqlite:
     """Copies the file there and back."""

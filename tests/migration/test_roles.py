@@ -22,6 +22,8 @@ from metastore.serve.safety import Finding, findings
 from tests.servers.postgres import PostgresServer, database_of
 from tests.verify.planting import build
 
+pytestmark = pytest.mark.one_in(3)
+
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 TABLES = (
     "guard",

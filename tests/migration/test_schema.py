@@ -11,6 +11,8 @@ from sqlalchemy.exc import DBAPIError
 import metastore as ms
 from tests.migration.schema import differences, run
 
+pytestmark = pytest.mark.one_in(3)
+
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 FORBIDDEN = "metastore.backends.sql.tables"
 

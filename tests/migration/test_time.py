@@ -14,6 +14,8 @@ from tests.migration.schema import catalog, connected, differences, run
 from tests.past.test_as_of import grown
 from tests.past.trees import tree, without_makers
 
+pytestmark = pytest.mark.one_in(3)
+
 OLD = "0005"
 _PLACES = """SELECT seq, parent_id, name, fold, state, family, key, through FROM operation
   WHERE seq IS NOT NULL ORDER BY seq"""

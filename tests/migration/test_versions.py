@@ -13,6 +13,8 @@ from tests.concurrency.workers import Job, Team, Turn
 from tests.migration.newer import HEAD, NEWER, newer_program
 from tests.migration.schema import connected, run
 
+pytestmark = pytest.mark.one_in(3)
+
 TABLE = "lake.cat.s.t"
 
 

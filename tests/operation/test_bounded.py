@@ -115,5 +115,6 @@ def test_a_call_s_own_deadline_wins(store: Store, asked: list[float]) -> None:
 def test_every_part_of_a_port_is_named() -> None:
     """What wraps the calls of a port wraps those of its parts: of one that is not named, it would pass them through."""
     parts = {name for one in Backend.__mro__ for name, value in vars(one).items() if isinstance(value, property)}
-    others = {"origin", "notices", "leases"}  # a value, a wait in the process, and calls with deadlines of their own
+    # two values, a wait in the process, and calls with deadlines of their own
+    others = {"origin", "known_origin", "notices", "leases"}
     assert parts == others.union(PARTS)

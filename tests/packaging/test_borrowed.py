@@ -43,6 +43,7 @@ OVERRIDDEN = {
     ("metastore.pyiceberg.manifests", "_Decoder", "read_ints"),
     ("metastore.pyiceberg.manifests", "_Decoder", "skip_int"),
     ("metastore.pyiceberg.manifests", "_File", "_read_block"),
+    ("metastore.serve.limits", "_Parser", "feed_data"),  # tests/iceberg/test_limits: a request with an Upgrade
     ("metastore.serve.server", "Server", "handle_exit"),  # this and the next two: the tests of limits
     ("metastore.serve.server", "Server", "on_tick"),
     ("metastore.serve.server", "Server", "startup"),

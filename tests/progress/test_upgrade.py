@@ -17,6 +17,8 @@ from tests.progress.hooks import announces
 from tests.progress.newer import NewerProgram
 from tests.progress.parked import Parked
 
+pytestmark = pytest.mark.one_in(3)
+
 PATH = "lake.cat.s.t"
 
 

@@ -23,7 +23,7 @@ from tests.statements.programs import FEW, FEW_CALLED, PAIRS, PROGRAMS, TOGETHER
 from tests.statements.running import opened, seen_in
 from tests.statements.schedule import Database, Workers
 
-pytestmark = pytest.mark.xdist_group("statements")
+pytestmark = [pytest.mark.xdist_group("statements"), pytest.mark.one_in(3)]
 
 _DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "conflict-matrix.md"
 _LIMIT = 2_000
