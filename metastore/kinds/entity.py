@@ -214,6 +214,7 @@ class Owned(_Stored):
 
     @property
     def id(self) -> int:
+        """Its number; 0 if a transaction returned it as new: the database draws it with the commit."""
         return self.record.id
 
     @property

@@ -154,7 +154,7 @@ class World:
         assert kept <= self.gone
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 @example(
     "widen",
     {"a": ("int", False)},
