@@ -148,13 +148,25 @@ class World:
             was = (before or {}).get(name)
             if was is not None and self.policy != "widen":
                 assert column.type == was.type
-            if name in self.retyped and self.retyped[name][1] == self.types.get(name):
-                assert column.type == self.retyped[name][0]  # the files say what they said when it was edited
+            chosen, of_files = self.retyped.get(name, (column.type, None))
+            if of_files == self.types.get(name):
+                assert column.type == chosen  # the files say what they said when it was edited
+            elif self.policy == "widen" and column.type != chosen:
+                del self.retyped[name]  # it holds what other files had, and stays so
         kept = {column.name for column in found.columns} - set(columns)
         assert kept <= self.gone
 
 
 @settings(max_examples=300, deadline=None)
+@example(
+    "widen",
+    {"a": ("int", False)},
+    [
+        ("edit", ("retype", "a", "long")),
+        ("files", {"a": ("double", False)}),
+        ("files", {"a": ("int", False)}),
+    ],
+)
 @example(
     "widen",
     {"a": ("int", False)},
