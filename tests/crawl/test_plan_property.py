@@ -151,8 +151,8 @@ class World:
             chosen, of_files = self.retyped.get(name, (column.type, None))
             if of_files == self.types.get(name):
                 assert column.type == chosen  # the files say what they said when it was edited
-            elif self.policy == "widen" and column.type != chosen:
-                del self.retyped[name]  # it holds what other files had, and stays so
+            elif self.policy == "widen" and name in self.types:
+                self.retyped.pop(name, None)  # they have said something else since: the type that holds both counts
         kept = {column.name for column in found.columns} - set(columns)
         assert kept <= self.gone
 
