@@ -118,6 +118,8 @@ class _Sliced(Response):
 
     _waiting: ClassVar[dict[_Sliced, tuple[float, asyncio.Task[Any]]]] = {}
     """The answers under way, since when their clients take nothing; the one that has waited longest is first."""
+    _looks_at: ClassVar[float] = 0.0
+    """When a timer looks again whether there is room: one is enough for all answers."""
 
     def __init__(self, parts: tuple[bytes, ...], status: int, headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(None, status, headers, media_type)
@@ -148,12 +150,20 @@ class _Sliced(Response):
     def _make_room(cls) -> None:
         while len(cls._waiting) > 1 and _size_together(cls._waiting) > _UNSENT:
             first, (since, task) = next(iter(cls._waiting.items()))
-            left = since + _STALLED - SYSTEM.monotonic()
+            now = SYSTEM.monotonic()
+            left = since + _STALLED - now
             if left > 0:  # a fast client takes a slice all the time; a slow one may have stopped when it is over
-                task.get_loop().call_later(left, cls._make_room)
+                if cls._looks_at <= now:
+                    cls._looks_at = now + left
+                    task.get_loop().call_later(left, cls._look_again)
                 break
             del cls._waiting[first]
             task.cancel()
+
+    @classmethod
+    def _look_again(cls) -> None:
+        cls._looks_at = 0.0
+        cls._make_room()
 
 
 def _size_together(answers: Iterable[_Sliced]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ __all__ = ["PARTIAL", "FileOrName", "file_name", "reading", "writing"]
 PARTIAL = ".partial"
 """The suffix of the name of an unfinished export."""
 _PRIVATE = 0o600
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 FileOrName = BinaryIO | str | os.PathLike[str]
 """An open binary stream, which stays open, or the name of a file."""
@@ -64,6 +66,8 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
                 raise
         _sync(path.parent)
     except OSError as error:  # also of closing the stream, which tries again to write
+        if error.errno not in _OF_THE_DISK:
+            raise  # the caller's progress bar has a broken pipe, say
         message = f"the file {_told(name)} cannot be written: {error.strerror}; make room there, then export again"
         raise BackendUnavailable(message) from None
 

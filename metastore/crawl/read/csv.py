@@ -48,8 +48,11 @@ _SPELLED: Final = {
     "boolean": "^(?i:true|false)$",
 }
 """The spellings that count; Arrow accepts more: 0xFF as an integer, 1.0 as a decimal(38,0), 0 and 1 as booleans."""
-_NO_DOUBLE: Final = "^([+-]?(0[0-9]|[0-9]{39,}$|i|IN|In(F|f(I|i(N|n(I|i(T|tY))))))|[+]Inf$)"
-"""Digits that are not a double, and spellings of infinity that Spark reads as null, although Arrow accepts them."""
+_NO_DOUBLE: Final = "^[+-]?(0[0-9]|[0-9]{39,}$)"
+"""Digits that are not a double, although Arrow accepts them."""
+_INFINITE: Final = "^[+-]?(?i:inf(inity)?)$"
+_INFINITE_TO_SPARK: Final = "^(-?Inf|[+-]?Infinity)$"
+"""The spellings of infinity that Spark reads; it reads the others, which Arrow accepts, as null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +215,16 @@ def _fits(values: Any, name: str) -> bool:
     return not is_null(name) and all(_all_are(part, name) for part in (values[:_FEW], values[_FEW:]))
 
 
+def _no_double(values: Any) -> Any:
+    """Return which values are not a double, although Arrow reads them as one."""
+    infinite, known = (pc.match_substring_regex(values, one) for one in (_INFINITE, _INFINITE_TO_SPARK))
+    return pc.or_(pc.match_substring_regex(values, _NO_DOUBLE), pc.and_not(infinite, known))
+
+
 def _all_are(values: Any, name: str) -> bool:
     if name in _SPELLED and not pc.all(pc.match_substring_regex(values, _SPELLED[name])).as_py():
         return len(values) == 0
-    if name == "double" and pc.any(pc.match_substring_regex(values, _NO_DOUBLE)).as_py():
+    if name == "double" and pc.any(_no_double(values)).as_py():
         return False
     try:
         values.cast(_ARROW[name])
