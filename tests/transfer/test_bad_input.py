@@ -337,3 +337,15 @@ def test_wrong_calls(tmp_path: Path) -> None:
         with os.fdopen(read, "rb") as once, pytest.raises(ms.InvalidArgument, match="only once"):
             empty.import_from(once)
         assert list(empty.metalakes.list()) == []
+
+
+def test_an_error_of_the_callers_own_is_not_the_disks(tmp_path: Path) -> None:
+    """A progress bar whose pipe is closed, say."""
+
+    def progress(_: object) -> None:
+        raise BrokenPipeError
+
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        with pytest.raises(BrokenPipeError):
+            store.export_to(tmp_path / "x.jsonl", progress=progress)
