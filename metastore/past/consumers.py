@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from metastore.arguments import function, positive_integer, shown
 from metastore.errors import EntityNotFound, HistoryGone, InvalidArgument, VersionConflict
-from metastore.feed.feed import changes, number_in, position_at
+from metastore.feed.feed import changes, number_in, position_at, position_of
 from metastore.feed.position import check_whole, last
 from metastore.kinds.entity import Change
 from metastore.names import clean_name
@@ -55,13 +55,14 @@ class Consumers:
         row = backend.readers.consumer(name)
         if row is None:
             row = backend.readers.add_consumer(name, _start(self._session, start))
-        return Consumer(self._session, row, run)
+        return Consumer(self._session, row, run, backend.feed_start()[0])
 
     def list(self) -> list[Consumer]:
         """Return all consumers, by name."""
         check_whole(self._session)
-        run = self._session.backend.origin.run
-        return [Consumer(self._session, row, run) for row in self._session.backend.readers.consumers()]
+        backend = self._session.backend
+        run, epoch = backend.origin.run, backend.feed_start()[0]
+        return [Consumer(self._session, row, run, epoch) for row in backend.readers.consumers()]
 
     def drop(self, name: str) -> bool:
         """Delete a consumer, so that gc no longer waits for it; False: it does not exist.
@@ -79,22 +80,23 @@ class Consumer:
     them needs its own instance.
     """
 
-    def __init__(self, session: Session, row: ConsumerRow, run: str | None) -> None:
+    def __init__(self, session: Session, row: ConsumerRow, run: str | None, epoch: str) -> None:
         """``run``: that of the server, before it was asked for the row."""
-        self._session, self.name, self._seq, self._run = session, row.name, row.seq, run
+        self._session, self.name, self._run = session, row.name, run
+        self._at = _place(row, epoch)
 
     def __repr__(self) -> str:
-        return f"<Consumer {self.name} at {self._seq}>"
+        return f"<Consumer {self.name} at {self._at.seq}>"
 
     @property
     def position(self) -> str:
-        """The position up to which this instance knows that the consumer has read."""
-        return position_at(self._session.backend, self._seq)
+        """The position up to which this instance knows that the consumer has read. It sends nothing."""
+        return self._at.position
 
     def lag(self) -> Lag:
         """Return how far the consumer is behind."""
         backend = self._session.backend
-        count, oldest = backend.past.later(self._seq)
+        count, oldest = backend.past.later(self._at.seq)
         return Lag(count, 0.0 if oldest is None else max(0.0, (backend.now() - oldest) / 1e6))
 
     def read(self, limit: int = 500, unreadable: Unreadable | None = None) -> list[Change]:
@@ -106,15 +108,14 @@ class Consumer:
         HistoryGone if gc has deleted unread changes: read the tables again, and ``reset`` the consumer. VersionConflict
         or EntityNotFound, as ``commit`` does, if another server has taken over and has lost the consumer's position.
         """
-        return self._after(self._seq, limit, unreadable)
+        return self._after(self._at, limit, unreadable)
 
-    def _after(self, seq: int, limit: int, unreadable: Unreadable | None) -> list[Change]:
+    def _after(self, at: _Place, limit: int, unreadable: Unreadable | None) -> list[Change]:
         limit, backend = positive_integer(limit, "a limit"), self._session.backend
         while True:
-            run = self._checked_server(seq)
-            after = position_at(backend, seq)
+            run = self._checked_server(at.seq)
             try:
-                found = list(islice(changes(backend, self._session.clock, after, limit, unreadable), limit))
+                found = list(islice(changes(backend, self._session.clock, at.position, limit, unreadable), limit))
             except HistoryGone:
                 if backend.origin.run == run:
                     raise
@@ -149,7 +150,7 @@ class Consumer:
             if self._session.backend.origin.run == self._run:
                 raise
             raise self._lost() from None  # its own place is in the database
-        self._move(to)
+        self._move(_Place(to, position))
 
     def reset(self, start: str) -> None:
         """Move to "now", "beginning" (see ``Consumers.get``) or a position, also after HistoryGone.
@@ -157,26 +158,27 @@ class Consumer:
         Raises the same errors as ``commit``.
         """
         _check_start(start)
-        self._move(_start(self._session, start))
+        to = _start(self._session, start)
+        self._move(_Place(to, position_at(self._session.backend, to)))
 
-    def _move(self, to: int) -> None:
-        self._advance(self._seq, lambda _: to, Call())
+    def _move(self, to: _Place) -> None:
+        self._advance(self._at.seq, lambda _: to, Call())
 
-    def _advance(self, seq: int, fn: Callable[[Transaction], int], call: Call) -> None:
-        """Move from ``seq`` to the position that ``fn`` returns, in one commit with its writes.
+    def _advance(self, seq: int, fn: Callable[[Transaction], _Place], call: Call) -> None:
+        """Move from ``seq`` to the place that ``fn`` returns, in one commit with its writes.
 
         A commit has an operation, which says whether a move without an answer was made.
         """
 
-        def effect(tx: Transaction) -> int:
+        def effect(tx: Transaction) -> _Place:
             row = self._session.backend.readers.consumer(self.name)
             if row is None or row.seq != seq:
                 raise self._moved(seq)
             to = fn(tx)
-            tx.advance = Advance(self.name, seq, to)
+            tx.advance = Advance(self.name, seq, to.seq)
             return to
 
-        self._seq = run_transaction(self._session, effect, call)
+        self._at = run_transaction(self._session, effect, call)
 
     def run(
         self,
@@ -195,23 +197,24 @@ class Consumer:
         ``read`` and of ``fn``.
         """
         function(fn, "what a consumer runs")
-        seq = self._seq  # a local copy: another thread may move the consumer meanwhile
-        batch = self._after(seq, limit, unreadable)
+        at = self._at  # a local copy: another thread may move the consumer meanwhile
+        batch = self._after(at, limit, unreadable)
         if not batch:
             return 0
 
-        def effect(tx: Transaction) -> int:
+        def effect(tx: Transaction) -> _Place:
             to = self._end_of(batch)
             fn(tx, batch)
             return to
 
-        self._advance(seq, effect, Call(lease=lease))
+        self._advance(at.seq, effect, Call(lease=lease))
         return len(batch)
 
-    def _end_of(self, batch: list[Change]) -> int:
-        """Return the number of a batch's last change. Raises VersionConflict if a server without it has taken over."""
+    def _end_of(self, batch: list[Change]) -> _Place:
+        """Return the place of a batch's last change. Raises VersionConflict if a server without it has taken over."""
+        position = batch[-1].position
         try:
-            return number_in(self._session.backend, batch[-1].position)
+            return _Place(number_in(self._session.backend, position), position)
         except HistoryGone:
             raise self._lost() from None
 
@@ -221,19 +224,31 @@ class Consumer:
 
     def _moved(self, was: int) -> EntityNotFound | VersionConflict:
         """Return the error for a consumer that another instance has moved or dropped; note its new position."""
-        run = self._session.backend.origin.run
-        row = self._session.backend.readers.consumer(self.name)
+        backend = self._session.backend
+        run, epoch = backend.origin.run, backend.feed_start()[0]
+        row = backend.readers.consumer(self.name)
         if row is None:
             return EntityNotFound(
                 self.name,
                 f"the consumer {self.name} was dropped, or another server that took over lost it; create it again",
             )
-        self._seq, self._run = row.seq, run
+        self._at, self._run = _place(row, epoch), run
         message = (
             f"the consumer {self.name} is at {row.seq}, and not at {was}: another instance has moved it, or another "
             "server that took over lost its last moves; read again from there"
         )
         return VersionConflict(self.name, was, row.seq, message)
+
+
+class _Place(NamedTuple):
+    """Where a consumer is in the feed."""
+
+    seq: int
+    position: str
+
+
+def _place(row: ConsumerRow, epoch: str) -> _Place:
+    return _Place(row.seq, position_of(epoch, row.seq, row.operation_id))
 
 
 def _check_start(start: object) -> None:

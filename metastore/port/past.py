@@ -62,6 +62,8 @@ class ConsumerRow(NamedTuple):
     """It has read the feed up to this position."""
     created_at: int
     moved_at: int
+    operation_id: UUID | None = None
+    """The operation of the change at the position; None: there is none."""
 
 
 class Way(NamedTuple):

@@ -240,3 +240,19 @@ def test_gc_waits_for_consumers(tables: Store) -> None:
     with pytest.raises(HistoryGone) as gone:
         consumer.read()
     assert tables.consumers.get("next", start=gone.value.since).read() is not None
+
+
+def test_an_instance_knows_its_position(tables: Store) -> None:
+    """It is an attribute, in an async store too: asking for it sends nothing."""
+    seen = [tables.consumers.get("a", start="beginning")]
+    consumer = tables.consumers.get("b", start="beginning")
+    first = consumer.read(limit=1)[-1].position
+    consumer.commit(first)
+    assert consumer.position == first == tables.consumers.list()[-1].position
+    assert consumer.run(lambda tx, changes: None) > 0
+    newest = tables.position()
+    assert consumer.position == newest
+    seen.append(tables.consumers.get("c"))
+    consumer.reset("beginning")
+    tables.close()
+    assert consumer.position == seen[0].position != seen[1].position == newest

@@ -204,13 +204,18 @@ class MemoryReaders:
         return self._look(lambda tables, _: tables.pins.pop(name, None) is not None)
 
     def consumer(self, name: str) -> ConsumerRow | None:
-        return self._look(lambda tables, _: tables.consumers.get(name))
+        return next((row for row in self.consumers() if row.name == name), None)
 
     def consumers(self) -> list[ConsumerRow]:
-        return self._look(lambda tables, _: sorted(tables.consumers.values()))
+        def find(tables: Tables, _: int) -> list[ConsumerRow]:
+            ids = {step.seq: step.operation_id for step in tables.steps}
+            return [row._replace(operation_id=ids.get(row.seq)) for row in sorted(tables.consumers.values())]
+
+        return self._look(find)
 
     def add_consumer(self, name: str, seq: int) -> ConsumerRow:
-        return self._look(lambda tables, now: tables.consumers.setdefault(name, ConsumerRow(name, seq, now, now)))
+        self._look(lambda tables, now: tables.consumers.setdefault(name, ConsumerRow(name, seq, now, now)))
+        return self.consumer(name) or self.add_consumer(name, seq)
 
     def drop_consumer(self, name: str) -> bool:
         return self._look(lambda tables, _: tables.consumers.pop(name, None) is not None)

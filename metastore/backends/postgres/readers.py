@@ -48,7 +48,8 @@ _EXTEND = f"""UPDATE pin SET expires_at = {NOW} + %(micros)s::bigint WHERE name 
   RETURNING 1"""
 _UNPIN = f"WITH done AS (DELETE FROM pin WHERE name = %(name)s::text RETURNING 1), {_KEPT}"
 
-_CONSUMERS = "SELECT name, seq, created_at, moved_at FROM consumer"
+_CONSUMERS = """SELECT name, seq, created_at, moved_at,
+    (SELECT o.operation_id FROM operation o WHERE o.seq = consumer.seq) FROM consumer"""
 _ADD = f"""WITH done AS (INSERT INTO consumer (name, seq, created_at, moved_at)
   SELECT %(name)s::text, %(seq)s::bigint, {NOW}, {NOW} ON CONFLICT (name) DO NOTHING RETURNING 1), {_KEPT}"""
 _DROP = f"WITH done AS (DELETE FROM consumer WHERE name = %(name)s::text RETURNING 1), {_KEPT}"

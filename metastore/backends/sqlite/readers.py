@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +13,8 @@ from metastore.port.past import ConsumerRow, NotKept, PinRow
 _PINS = """SELECT name, seq, principal, created_at, expires_at,
     (SELECT o.operation_id FROM operation o WHERE o.seq = pin.seq) FROM pin
   WHERE expires_at IS NULL OR expires_at >= :now ORDER BY name"""
-_CONSUMERS = "SELECT name, seq, created_at, moved_at FROM consumer"
+_CONSUMERS = """SELECT name, seq, created_at, moved_at,
+    (SELECT o.operation_id FROM operation o WHERE o.seq = consumer.seq) FROM consumer"""
 
 
 class SqliteReaders:
@@ -51,10 +52,10 @@ class SqliteReaders:
 
     def consumer(self, name: str) -> ConsumerRow | None:
         rows = self._fetch(f"{_CONSUMERS} WHERE name = :name", {"name": name})
-        return ConsumerRow(*rows[0]) if rows else None
+        return _consumer(rows[0]) if rows else None
 
     def consumers(self) -> list[ConsumerRow]:
-        return [ConsumerRow(*row) for row in self._fetch(f"{_CONSUMERS} ORDER BY name", {})]
+        return [_consumer(row) for row in self._fetch(f"{_CONSUMERS} ORDER BY name", {})]
 
     def add_consumer(self, name: str, seq: int) -> ConsumerRow:
         def add(connection: Any, now: int) -> ConsumerRow:
@@ -62,7 +63,7 @@ class SqliteReaders:
             ON CONFLICT (name) DO NOTHING"""
             connection.execute(sql, (name, seq, now, now))
             (row,) = connection.execute(f"{_CONSUMERS} WHERE name = ?", (name,)).fetchall()
-            return ConsumerRow(*row)
+            return _consumer(row)
 
         return self._written(add)
 
@@ -71,3 +72,7 @@ class SqliteReaders:
 
     def _run(self, sql: str, values: tuple[Any, ...]) -> bool:
         return self._written(lambda connection, _: bool(connection.execute(sql, values).fetchall()))
+
+
+def _consumer(row: Sequence[Any]) -> ConsumerRow:
+    return ConsumerRow(*row[:4])._replace(operation_id=row[4] and UUID(row[4]))
