@@ -21,6 +21,8 @@ from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Databases, PostgresServer, database_of
 from tests.verify.planting import build
 
+pytestmark = pytest.mark.one_in(3)
+
 ODD = {
     "array_nulls": "off",
     "standard_conforming_strings": "off",

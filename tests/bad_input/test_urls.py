@@ -19,6 +19,8 @@ from tests.bad_input.refusal import PASSWORD, refused
 from tests.servers.postgres import Databases, PostgresServer
 from tests.servers.process import free_port
 
+pytestmark = pytest.mark.one_in(3)
+
 BAD_URLS: dict[str, Any] = {
     "empty": "",
     "a word": "foo",

@@ -12,6 +12,8 @@ from tests.bridge.catalog import Catalog, LockTreeCatalog, PlainCatalog
 from tests.concurrency.checks import seed, violations
 from tests.concurrency.workers import Job, Team, Turn, outcome
 
+pytestmark = pytest.mark.one_in(3)
+
 SCHEMA = "lake.cat.s"
 ROUNDS = 6
 

@@ -21,6 +21,8 @@ from tests.cache.kept import LONG, keep, lake, leased
 from tests.concurrency.raw import dsn
 from tests.servers.postgres import Databases
 
+pytestmark = pytest.mark.one_in(3)
+
 T = "lake.c.s.t"
 
 

@@ -27,6 +27,8 @@ from tests.leases.test_fork import in_a_child
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 T = "lake.c.s.t"
 NEVER = 60.0
 """A ttl in which nobody is given up, and nothing is renewed."""

@@ -32,6 +32,8 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy, Side
 
+pytestmark = pytest.mark.one_in(3)
+
 T, TTL = "lake.c.s.t", 1.5
 BUSY = 10.0
 """How much longer than by design a writer may wait on a busy machine (seconds); its deadline is 30 s."""

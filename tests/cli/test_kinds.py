@@ -13,7 +13,7 @@ import metastore as ms
 from metastore.kinds.registry import KINDS
 from tests.cli.test_cli import Run, call, document, environment, here, refused
 
-pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
+pytestmark = [pytest.mark.each_run_on("sqlite"), pytest.mark.one_in(3)]  # a command knows nothing of the database
 
 PLUGIN = """
 import metastore as ms

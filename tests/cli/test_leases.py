@@ -16,7 +16,7 @@ from tests.cli.test_cli import call, document, here, refused
 from tests.concurrency.raw import rows
 from tests.servers.process import wait_until
 
-pytestmark = pytest.mark.each_run_on("sqlite")  # a command knows nothing of the database
+pytestmark = [pytest.mark.each_run_on("sqlite"), pytest.mark.one_in(3)]  # a command knows nothing of the database
 
 Run = Callable[..., tuple[int, str, str]]
 NAMES = ["a.b `c`", "[red]x[/red]", "nightly compaction", "-rf", "Ωmega \u202e"]

@@ -20,6 +20,8 @@ from metastore.cli.app import run
 from metastore.port.format import RESTORING, SCHEMA_FORMAT
 from tests.iceberg.test_limits import certificate
 
+pytestmark = pytest.mark.one_in(3)
+
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:

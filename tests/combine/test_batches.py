@@ -21,6 +21,8 @@ from metastore.port.commit import Unknown
 from metastore.retry.policy import Attempt
 from tests.combine.gate import announced, batches_of, lanes, setting, together
 
+pytestmark = pytest.mark.one_in(3)
+
 SCHEMA = "lake.c.s"
 Call = Callable[[], Any]
 

@@ -32,6 +32,8 @@ from tests.combine.gate import LONGEST, announced, held, setting, until_waiting,
 from tests.interrupts.raising import Raising
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 T0 = f"{SCHEMA}.t0"
 Sent = Callable[[Batch, Callable[[], Any]], Any]
 

@@ -19,6 +19,8 @@ from tests.concurrency.raw import connect, dsn, is_sqlite, rows
 from tests.concurrency.replay import broken_events, tree_of
 from tests.concurrency.workers import Job, Team, Turn, outcome
 
+pytestmark = pytest.mark.one_in(3)
+
 PROCESSES, THREADS = 4, 4
 
 

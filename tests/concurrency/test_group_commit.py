@@ -23,6 +23,8 @@ from metastore.retry.classify import Consequence, of_sqlite
 from tests.contract.intents import eventually
 from tests.interrupts.raising import Raising
 
+pytestmark = pytest.mark.one_in(3)
+
 Change = Callable[[Any, int], Any]
 
 

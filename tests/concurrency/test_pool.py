@@ -20,6 +20,8 @@ from tests.concurrency.raw import is_sqlite
 from tests.contract.ground import Ground, prepare
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 SIZE = 2
 
 

@@ -13,6 +13,8 @@ import metastore as ms
 from metastore.secrets.keyring import VARIABLE, new_key
 from tests.long import long_unless
 
+pytestmark = pytest.mark.one_in(3)
+
 TABLES = 6
 _PROGRAM = """
 import os, signal, sys

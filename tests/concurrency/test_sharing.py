@@ -18,6 +18,8 @@ from tests.concurrency.test_no_locks import mix
 from tests.concurrency.workers import Job, Team, Turn
 from tests.servers.pgbouncer import PgBouncer
 
+pytestmark = pytest.mark.one_in(3)
+
 THREADS = 16
 
 

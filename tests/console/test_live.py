@@ -27,6 +27,8 @@ from tests.console.server import Console, served
 from tests.console.test_signin import sign_in
 from tests.servers.process import free_port, wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

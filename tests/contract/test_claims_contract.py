@@ -28,6 +28,8 @@ from tests.contract.ground import (
 )
 from tests.contract.intents import announce, applied, committed, conflict, document, entry, helping, new_id, row_of
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 SHAPES: dict[str, Callable[[Ground], Commit]] = {
     "create": lambda g: commit_of(insert(g.one, "x"), guards=guards_of(g.one)),
     "alter": lambda g: commit_of(update(g.one, doc=NEW_DOC), guards=guards_of(g.catalog)),

@@ -31,6 +31,8 @@ from tests.contract.ground import (
 )
 from tests.contract.intents import committed, conflict, document, eventually, freeze, mark, new_id, unmarked
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 MARKED: tuple[Cause, ...] = ("marked", "read")
 """What a commit may say that stepped aside; "read" where it is sent in several statements."""
 

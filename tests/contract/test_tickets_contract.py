@@ -26,6 +26,8 @@ from tests.contract.intents import (
     row_of,
 )
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 
 def carried(entity: Entity, above: int, *resolutions: Resolution) -> Help:
     """Return what is resolved on top of so many versions of ``entity``."""

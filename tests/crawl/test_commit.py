@@ -21,6 +21,8 @@ from metastore.urls import reachable_url
 from tests.concurrency.workers import FORKSERVER
 from tests.crawl.conftest import Crawler, Lake, crawl_here, paths_of, reasons_of
 
+pytestmark = pytest.mark.one_in(3)
+
 MONTH = {"x": [1, 2], "y": ["a", None]}
 
 

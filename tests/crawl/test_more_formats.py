@@ -28,6 +28,8 @@ from metastore.crawl.read.facts import FileFacts, Unreadable
 from metastore.crawl.read.infer import infer_file
 from tests.crawl.conftest import Crawler, Lake
 
+pytestmark = pytest.mark.one_in(3)
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -18,6 +18,8 @@ from metastore.serve.gravitino.errors import Refused
 from tests.gravitino.conftest import Api
 from tests.gravitino.server import Server
 
+pytestmark = pytest.mark.one_in(3)
+
 LAKE = "/api/metalakes/lake"
 S = f"{LAKE}/catalogs/cat/schemas/s"
 COLUMNS = [{"name": "a", "type": "integer"}]

@@ -33,6 +33,8 @@ from metastore.pyiceberg.neighbours import Neighbours
 from tests.iceberg.conftest import properties
 from tests.servers.postgres import Databases
 
+pytestmark = pytest.mark.one_in(3)
+
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True, doc="the key"),
     NestedField(2, "name", StringType()),

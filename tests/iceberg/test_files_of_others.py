@@ -39,6 +39,8 @@ from tests.iceberg.test_confined import TABLES, VIEW, commit
 from tests.iceberg.test_folders_of_users import lake, users
 from tests.iceberg.test_rest import SCHEMA
 
+pytestmark = pytest.mark.one_in(3)
+
 __all__ = ["lake", "users"]
 
 _IO: Final = PyArrowFileIO()

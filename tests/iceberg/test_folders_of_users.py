@@ -20,6 +20,8 @@ from tests.iceberg.server import served
 from tests.iceberg.test_confined import TABLES, VIEW, commit
 from tests.iceberg.test_rest import MADE, SCHEMA
 
+pytestmark = pytest.mark.one_in(3)
+
 _CUT = {"delete-after-commit.enabled": "true", "previous-versions-max": "1"}
 
 

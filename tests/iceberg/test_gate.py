@@ -17,6 +17,8 @@ from metastore.serve import Principals, TokenFile
 from tests.iceberg.server import served
 from tests.servers.process import free_port, wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 CONFIG = "/v1/config?warehouse=lake.ice"
 
 

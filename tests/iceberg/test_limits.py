@@ -42,6 +42,8 @@ from tests.iceberg.server import running, served
 from tests.iceberg.test_rest import SCHEMA
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 ROOT = Path(__file__).resolve().parents[2]
 WAITS = 20.0
 """How long a test waits for what a limit of a fraction of a second does."""

@@ -37,6 +37,8 @@ from tests.servers.policies import allows
 from tests.servers.process import wait_until
 from tests.servers.s3 import KEY, SECRET, S3Server
 
+pytestmark = pytest.mark.one_in(3)
+
 ROLE = "arn:aws:iam::123456789012:role/lake"
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})
 

@@ -23,6 +23,8 @@ from metastore.pyiceberg import MetastoreCatalog
 from metastore.secrets.keyring import new_key
 from tests.cli.test_cli import here
 
+pytestmark = pytest.mark.one_in(3)
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Catalog:

@@ -26,6 +26,8 @@ from metastore.jobs.run import _finish as finish
 from metastore.kinds.job.run import ENDED, MAX_OUTPUT
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 Act = Callable[[ms.Store, ms.Job], object]
 FOLDER = Path(ms.__file__).parent / "jobs" / "folder.py"
 GUARD = Path(ms.__file__).parent / "jobs" / "guard.py"

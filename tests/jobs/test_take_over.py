@@ -18,6 +18,8 @@ from metastore.jobs import submit
 from tests.long import long_unless
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 TTL, LONG = 2.0, 60.0
 """After how many seconds another server runs a job again; and so many that a slow one is never taken for dead."""
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,6 +20,8 @@ from tests.leases.worlds import Time, client, s3_options
 from tests.servers.process import wait_until
 from tests.servers.s3 import S3Server
 
+pytestmark = pytest.mark.one_in(3)
+
 TABLE = "sales/orders"
 KEY = f"lake/{TABLE}/.hoodie/.locks/table_lock.json"
 DRIFT_MS = 500

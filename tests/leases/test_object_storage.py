@@ -24,6 +24,8 @@ from tests.leases.worlds import ObjectWorld, Time, client, object_local, object_
 from tests.servers.process import free_port
 from tests.servers.s3 import SECRET, S3Server
 
+pytestmark = pytest.mark.one_in(3)
+
 TTL, LONG = 30.0, 60.0
 
 

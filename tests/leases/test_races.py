@@ -25,6 +25,8 @@ from tests.leases.kinds_of_work import S, furnish
 from tests.long import long_unless
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 PATH = f"{S}.t"
 Work = Callable[[ms.Store, ms.Lease], object]
 

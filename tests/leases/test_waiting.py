@@ -27,6 +27,8 @@ from tests.servers.postgres import database_of
 from tests.servers.process import wait_until
 from tests.servers.proxy import PostgresProxy
 
+pytestmark = pytest.mark.one_in(3)
+
 _SPAWN = multiprocessing.get_context("spawn")
 DEAD = ALIVE / 1_000_000
 """When a waiter who was not heard of counts as dead (seconds)."""

@@ -18,6 +18,8 @@ from metastore.backends.sqlite.connect import DRIVER
 from metastore.urls import parse_url
 from tests.migration.schema import run
 
+pytestmark = pytest.mark.one_in(3)
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:

@@ -23,6 +23,8 @@ from tests.migration.test_running import fill
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3)
+
 OLD = "0003"
 
 

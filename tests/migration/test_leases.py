@@ -12,6 +12,8 @@ from tests.contract.ground import dump
 from tests.migration.schema import catalog, connected, differences
 from tests.migration.test_running import fill
 
+pytestmark = pytest.mark.one_in(3)
+
 OLD = "0002"
 
 

@@ -14,6 +14,8 @@ from tests.migration.test_time import places
 from tests.past.test_as_of import grown
 from tests.past.trees import tree, without_makers
 
+pytestmark = pytest.mark.one_in(3)
+
 OLD = "0010"
 NOWHERE = "parent_id = NULL, name = NULL, fold = NULL, state = NULL"
 NAMELESS = "family = NULL, key = NULL"

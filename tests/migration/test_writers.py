@@ -20,6 +20,8 @@ from metastore.urls import parse_url
 from tests.migration.newer import NEWER, newer_program
 from tests.migration.schema import connected, run
 
+pytestmark = pytest.mark.one_in(3)
+
 TABLE = "m.c.s.t"
 REFUSED = rf"older than format {NEWER} .*start version 0\.{NEWER} or later"
 X = ms.SetComment("x")

@@ -27,6 +27,8 @@ from tests.loadtest.browser import chromium
 from tests.oidc.browser import PUBLIC, SECRET, Browser, principals
 from tests.oidc.issuer import DISCOVERY, MovedClock, OwnIssuer, send
 
+pytestmark = pytest.mark.one_in(3)
+
 
 @pytest.fixture
 def own() -> Iterator[OwnIssuer]:

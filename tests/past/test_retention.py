@@ -18,6 +18,8 @@ from metastore.errors import EntityNotFound, HistoryGone, InvalidArgument, Versi
 from metastore.feed.unread import Unread, unread
 from tests.cli.test_cli import here
 
+pytestmark = pytest.mark.one_in(3)
+
 HOUR = timedelta(hours=1)
 NOW = timedelta(0)
 ALARMS = "metastore.consumers"

@@ -17,6 +17,8 @@ from tests.concurrency.raw import connect, is_sqlite
 from tests.concurrency.workers import Job, Team, Turn
 from tests.progress.parked import Parked
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 SCHEMA, PATH = "lake.cat.s", "lake.cat.s.t"
 Call = Callable[[], object]
 

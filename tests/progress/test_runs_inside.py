@@ -16,6 +16,8 @@ from metastore.operation.tickets import running
 from metastore.transaction import line
 from metastore.transaction.line import InLine
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 
 @pytest.mark.parametrize("raises", [False, True])
 def test_it_goes_on_the_ticket_of_the_function_around_it(

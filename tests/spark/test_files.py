@@ -22,6 +22,8 @@ from metastore.crawl import crawl
 from metastore.spark import Registered, register
 from tests.spark.conftest import INTO, Reader, alike
 
+pytestmark = pytest.mark.one_in(3)
+
 TIME = dt.datetime(2020, 2, 29, 23, 59, 59, 123456)  # noqa: DTZ001
 
 

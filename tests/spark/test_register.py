@@ -25,6 +25,8 @@ from metastore.spark.dataframe import ENDINGS
 from tests.crawl.conftest import Lake
 from tests.spark.conftest import INTO, Reader, alike, drop_views
 
+pytestmark = pytest.mark.one_in(3)
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

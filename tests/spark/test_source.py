@@ -23,6 +23,8 @@ from tests.past.test_as_of import grown
 from tests.past.trees import tree
 from tests.spark import cluster_program
 
+pytestmark = pytest.mark.one_in(3)
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 

@@ -19,6 +19,8 @@ from metastore.transfer.parser import parse_header, parse_line
 from metastore.transfer.tally import Tally
 from tests.transfer.world import rows
 
+pytestmark = pytest.mark.one_in(3)
+
 Lines = list[dict[str, Any]]
 LARGE = "1e400"
 """Written as a number, not as a text."""

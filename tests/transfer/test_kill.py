@@ -18,6 +18,8 @@ from metastore.port.restore import Ending
 from tests.concurrency.workers import FORKSERVER
 from tests.transfer.world import UNKNOWN, build, difference, numbers, opened, port, rows
 
+pytestmark = pytest.mark.one_in(3)
+
 NewUrl = Callable[[str], str]
 TABLES = 4000
 END = Ending((), 3, 0, "0000000000abcd")

@@ -22,6 +22,8 @@ from tests.strategies import names, texts
 from tests.traces.test_traces import apply, read_trace, start
 from tests.transfer.world import build, collect, difference, opened
 
+pytestmark = pytest.mark.one_in(3)
+
 NewUrl = Callable[[str], str]
 CIRCLE = ("postgres", "sqlite", "postgres")
 
