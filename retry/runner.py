@@ -16,7 +16,7 @@ from uuid import UUID
 import tenacity
 
 from metastore.clock import Clock
-from metastore.errors import DeadlineExceeded, OutcomeUnknown, RetriesExhausted
+from metastore.errors import DeadlineExceeded, OutcomeUnknown, PoolExhausted, RetriesExhausted
 from metastore.retry import logs
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import Attempt, Hook, RetryPolicy
@@ -170,13 +170,15 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
             conflict, unreported = unreported, None
             raise conflict
         progress.number += 1
+        before = progress.elapsed()
         try:
             return attempt(progress.number)
         except Conflict as conflict:
             progress.last = conflict
             raise
-        except DeadlineExceeded:
-            if progress.left() > _CLOSE:
+        except (DeadlineExceeded, PoolExhausted) as error:
+            waited = progress.elapsed() - before
+            if progress.left() > _CLOSE or (isinstance(error, PoolExhausted) and waited > before):
                 raise
             assert progress.last is not None
             raise progress.last from None  # the call's own time is over: the error says what it was spent on

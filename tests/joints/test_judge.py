@@ -378,3 +378,10 @@ def test_only_a_call_of_many_rows_may_get_no_connection_at_its_deadline(
     evidence: Any = SimpleNamespace(weather=[], run={"left": 1.0}, found=lambda *what: what, starved_in=lambda _: 0.0)
     evidence.calls = [Call("a", 1, action, 0, 20.0, "lake.c.s", end=round(seconds * 10**9), error="PoolExhausted")]
     assert len(list(untrue_errors(evidence))) == found
+
+
+@pytest.mark.parametrize(("starved", "found"), [(9.0, 1), (11.0, 0)])
+def test_a_process_that_does_not_run_gives_no_connection_back(starved: float, found: int) -> None:
+    evidence: Any = SimpleNamespace(weather=[], run={}, found=lambda *what: what, starved_in=lambda _: starved)
+    evidence.calls = [Call("a", 1, "load", 0, 20.0, "lake.c.s", end=20 * 10**9, error="PoolExhausted")]
+    assert len(list(untrue_errors(evidence))) == found

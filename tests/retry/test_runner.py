@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from metastore.errors import DeadlineExceeded, EntityAlreadyExists, OutcomeUnknown, RetriesExhausted
+from metastore.errors import DeadlineExceeded, EntityAlreadyExists, OutcomeUnknown, PoolExhausted, RetriesExhausted
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.retry.runner import Conflict, Effort, run
@@ -333,3 +333,18 @@ def test_what_was_lost_before_counts_and_lasts_on() -> None:
     assert work.numbers == [5, 6, 7]
     assert [(a.number, a.elapsed >= 10.0) for a in seen] == [(5, True), (6, True), (7, True)]
     assert clock.asked[0] == (0.0, 1.0)  # the wait is that after a first attempt
+
+
+@pytest.mark.parametrize(("works", "waits", "error"), [(0.8, 0.2, DeadlineExceeded), (0.2, 0.8, PoolExhausted)])
+def test_no_connection_at_the_deadline(works: float, waits: float, error: type[Exception]) -> None:
+    """The error says on what the call has spent most of its time."""
+    clock = FakeClock(share=0.0)
+
+    def attempt(number: int) -> None:
+        clock.go(works if number == 1 else waits)
+        if number > 1:
+            raise PoolExhausted("all are in use")
+        raise Conflict("self", "somebody was faster", 0.0)
+
+    with pytest.raises(error):
+        run(attempt, effort(RetryPolicy(deadline=1.0), clock))

@@ -68,9 +68,16 @@ def untrue_errors(evidence: Evidence) -> Iterator[Found]:
 
 
 def _had_no_processor(call: Call, evidence: Evidence) -> bool:
-    """Whether a call's time was over, and its process was not let run for as long as it waits for the last answer."""
-    late = call.error == "OutcomeUnknown" and call.seconds >= call.deadline
-    return late and evidence.starved_in(call) >= _LAST_ANSWER
+    """Whether a call's time was over, and its process was not let run for as long as it waits for the last answer.
+
+    To get none of the process's connections, it must have been kept from running for half of its time.
+    """
+    if call.seconds < call.deadline:
+        return False
+    starved = evidence.starved_in(call)
+    if call.error == "PoolExhausted":
+        return starved >= call.deadline / 2
+    return call.error == "OutcomeUnknown" and starved >= _LAST_ANSWER
 
 
 def _was_long(call: Call) -> bool:
