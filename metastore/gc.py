@@ -168,7 +168,7 @@ def _sweep_relations(backend: Backend) -> None:
 
 
 def _settled(backend: Backend, ids: list[int]) -> set[int]:
-    """Return the entities that have not changed since the past begins: a revert may bring columns of the others back."""
+    """Return the entities that did not change since the past begins: a revert may bring columns of the others back."""
     try:
         then, now = (
             backend.past.by_id(at, ids, docs=False) for at in (backend.past.since(), backend.watermark().position)
