@@ -3,7 +3,8 @@
 It works in three steps. First, it makes each entity that was dropped before the retention unrestorable, in a separate
 commit. Otherwise, a restore in the middle of gc could bring back a part of a tree. Then it deletes everything below
 these entities, leaves first, and the entities themselves last. At the end, it deletes history that is older than the
-retention and beyond ``keep_versions``. It also deletes orphaned rows: relations of purged ends and of dropped columns.
+retention and beyond ``keep_versions``. It also deletes orphaned rows: relations of purged ends, and of columns that no
+revert can bring back any more.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from metastore.operation.perform import perform
 from metastore.operation.request import Call, Fencing, Request
 from metastore.operation.session import Session
 from metastore.port.backend import Backend
+from metastore.port.past import NotKept
 from metastore.port.upkeep import BEFORE_ALL, HistoryLimits, Upkeep
 
 __all__ = ["Collected", "collect"]
@@ -99,12 +101,12 @@ def collect(
     _make_unrestorable(session, backend, before, pending, call)
     entities = _delete_trees(backend, pending)
     _end_destroyed(session, backend)
-    _sweep_relations(backend)
     backend.forget_pins()
     backend.forget_tickets()
     kept = unread(backend, now, keep_unread)
     limits = HistoryLimits(before, position_before(backend.past, before), keep_versions, kept.after)
     versions, operations = _delete_steps(backend, limits)
+    _sweep_relations(backend)  # after the steps: what can be reverted no more is known now
     backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
     session.metrics.gc_ended(began, entities=entities, versions=versions, operations=operations)
     return Collected(entities, versions, operations, overdue=kept.overdue)
@@ -149,17 +151,32 @@ def _end_destroyed(session: Session, backend: Backend) -> None:
                 PendingDrop(session, drop, held=True).finish()
 
 
-def _sweep_relations(backend: Upkeep) -> None:
+def _sweep_relations(backend: Backend) -> None:
     """Delete relations with a missing end, which the gc of an older program left, and those of dropped columns."""
     after: int | None = 0
     while after is not None:
         swept, paths = backend.sweep_relations(after, _STEPS), cache(column_paths)
-        lost = [
-            row_id for row_id, column, doc in swept.columns if column not in paths(doc) and not is_dropping(doc, column)
-        ]
+        lost = {
+            row_id: entity_id
+            for row_id, entity_id, column, doc in swept.columns
+            if column not in paths(doc) and not is_dropping(doc, column)
+        }
         if lost:
-            backend.delete_columns(lost)
+            settled = _settled(backend, sorted(set(lost.values())))
+            backend.delete_columns([row_id for row_id, entity_id in lost.items() if entity_id in settled])
         after = swept.last
+
+
+def _settled(backend: Backend, ids: list[int]) -> set[int]:
+    """Return the entities that did not change since the past begins: a revert may bring columns of the others back."""
+    try:
+        then, now = (
+            backend.past.by_id(at, ids, docs=False) for at in (backend.past.since(), backend.watermark().position)
+        )
+    except NotKept:  # another gc has just raised where the past begins: the next gc does it
+        return set()
+    both = zip(ids, then, now, strict=True)
+    return {i for i, old, new in both if old and new and old.record.version == new.record.version}
 
 
 def _delete_steps(backend: Upkeep, limits: HistoryLimits) -> tuple[int, int]:

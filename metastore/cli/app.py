@@ -32,6 +32,7 @@ _IN_THE_SHELL = (
     ("see store.drops.pending()", "see: metastore drops"),
     ("see store.drops.resume()", "see: metastore drops resume"),
     ("see the manager's history()", "see: metastore history"),
+    ("see the manager's names()", "see: metastore crawls"),
     ("evict it with force", "evict it with --force"),
     ("give one as value=", "write TAG=VALUE"),
     ("give it with to=", "give it with --to"),

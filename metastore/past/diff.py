@@ -19,9 +19,12 @@ from metastore.deadlines import check_time
 from metastore.feed.feed import steps_between
 from metastore.kinds.change import EntityChange, decode, encode
 from metastore.kinds.entity import Entity
+from metastore.kinds.partition import PARTITION
+from metastore.kinds.partition_statistic import PARTITION_STATISTIC
 from metastore.kinds.relation import relation_named
 from metastore.kinds.secret import masked
 from metastore.managers.any_kind import check_kind, led_to
+from metastore.managers.drops.parts import marked_by
 from metastore.managers.target import Target
 from metastore.names import format_path, parse_path
 from metastore.operation.request import committed
@@ -238,9 +241,12 @@ def _differences(
     some: Sequence[_Folded], before: PastReads, after: PastReads, *, backwards: bool, hidden: bool
 ) -> Iterator[Differing]:
     ids = [one.first.owner_id or one.first.entity_id or 0 for one in some]
+    dropping = [set() if hidden else _dropping(some, reads) for reads in (before, after)]
     for one, old, new in zip(some, before.by_id(ids, docs=False), after.by_id(ids, docs=False), strict=True):
         if one.first.owner_id is not None:
-            made = _owned(one, old, new, backwards=backwards, hidden=hidden)
+            owners = [old if hidden else _live(old), _live(new)]
+            seen = [None if _row(one) in gone else owner for owner, gone in zip(owners, dropping, strict=True)]
+            made = _owned(one, seen, one.versions(backwards=backwards))
         else:
             made = _entity(one, old, new)
             if hidden and made is None and old is not None and old.state == LIVE:
@@ -312,10 +318,21 @@ def _entity(one: _Folded, old: Known | None, new: Known | None) -> Difference | 
     return _difference(action, one, _place(there), _place(here))
 
 
-def _owned(one: _Folded, old: Known | None, new: Known | None, *, backwards: bool, hidden: bool) -> Difference | None:
-    """Return the difference of an owned row."""
-    versions = one.versions(backwards=backwards)
-    owners = [old if hidden else _live(old), _live(new)]
+def _row(one: _Folded) -> tuple[int, str]:
+    return one.last.owner_id or 0, one.last.name or ""
+
+
+def _dropping(some: Sequence[_Folded], reads: PastReads) -> set[tuple[int, str]]:
+    """Return the owner and the name of partitions that are being dropped in steps: nobody sees them, or their rows."""
+    rows = sorted({_row(one) for one in some if one.first.kind in (PARTITION.name, PARTITION_STATISTIC.name)})
+    if not rows:
+        return set()
+    found = reads.owned_by_name([owner for owner, _ in rows], PARTITION.name, [name for _, name in rows])
+    return {row for row, one in zip(rows, found, strict=True) if one is not None and marked_by(one) is not None}
+
+
+def _owned(one: _Folded, owners: Sequence[Known | None], versions: tuple[int | None, int | None]) -> Difference | None:
+    """Return the difference of an owned row; no owner: nobody sees the row."""
     places = [_row_place(known, version, one.last) for known, version in zip(owners, versions, strict=True)]
     if places[0] is None and places[1] is None:
         return None

@@ -1,7 +1,7 @@
 """Find the relations that differ between two positions, after a detach, an attach or a change of owner.
 
 A relation is identified by its ends, not by its row: if it was removed and created again, there is no difference. It
-exists while both of its ends are live in one metalake.
+exists while both of its ends are live in one metalake, and while its column exists.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from functools import partial
 from typing import NamedTuple
 
 from metastore.kinds.relation import relation_named
+from metastore.managers.relations.writes import column_paths
 from metastore.names import format_path
 from metastore.past.reads import PastReads
 from metastore.port.records import Known, Step
-from metastore.port.relations import ONLY, RelationKey, end_of_known, in_one_metalake
+from metastore.port.relations import NO_COLUMN, ONLY, RelationKey, end_of_known, in_one_metalake
 from metastore.port.unreadable import naming
 
 __all__ = ["Between", "Connected", "connected", "key_of"]
@@ -106,9 +107,13 @@ def _at(one: Between, version: int | None, to_id: int | None, found: _Found, *, 
     here, there = found.get(one.key.from_id), found.get(to_id)
     if here is None or there is None:
         return None
-    if not dead and not in_one_metalake(end_of_known(here), end_of_known(there)):
+    if not dead and not (in_one_metalake(end_of_known(here), end_of_known(there)) and _has(here, one.key.column_id)):
         return None
     if relation_named(one.key.kind).to_the_object:
         here, there = there, here
     paths = [format_path([node.name for node in known.record.chain]) for known in (here, there)]
     return Connected(paths[0], paths[1], version, to_id)
+
+
+def _has(known: Known, column_id: int) -> bool:
+    return column_id == NO_COLUMN or column_id in column_paths(known.record.doc)

@@ -101,8 +101,8 @@ def _checked(url: str) -> SplitResult:
         raise InvalidArgument("a webhook's URL must begin with http:// or https://")
     try:
         parts = urlsplit(url)
-        named = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is not a number, or a broken IPv6 address
+        named = bool((parts.hostname or "").encode("idna")) and parts.port != 0
+    except ValueError:  # a port that is not a number, a broken IPv6 address, or a name of an impossible length
         named = False
     if not named or not url.isascii() or any(c <= " " or c == "\x7f" for c in url):
         raise InvalidArgument(
@@ -173,5 +173,5 @@ def _retry_after(answer: HTTPResponse) -> float:
     try:  # a time by the receiver's clock, as in its Date header
         then, now = parsedate_to_datetime(text), parsedate_to_datetime(answer.getheader("Date", ""))
         return max(0.0, (then - now).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return 0.0

@@ -135,5 +135,5 @@ class Sweep:
     last: int | None
     """The id of the last relation that it looked at; None: no relation was left."""
     deleted: int
-    columns: tuple[tuple[int, int, str], ...]
-    """The relations of columns: id, column, and the document of the entity that has, or had, the column."""
+    columns: tuple[tuple[int, int, int, str], ...]
+    """The relations of columns: id, entity, column, and the document of the entity that has, or had, the column."""

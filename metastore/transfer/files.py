@@ -48,10 +48,10 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
                 require_export(old)
         opened = os.fdopen(open_part(beside), "r+b") if is_file else path.open("wb")
     if not is_file:  # a pipe, or /dev/null, is written directly
-        with opened as stream:
+        with _room(name), opened as stream:
             yield stream, False
         return
-    try:
+    with _room(name):  # also for closing the stream, which tries again to write
         with opened as stream:
             try:
                 yield stream, True
@@ -65,7 +65,14 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
                     beside.unlink()
                 raise
         _sync(path.parent)
-    except OSError as error:  # also of closing the stream, which tries again to write
+
+
+@contextmanager
+def _room(name: str) -> Iterator[None]:
+    """Turn an error of the disk into BackendUnavailable."""
+    try:
+        yield
+    except OSError as error:
         if error.errno not in _OF_THE_DISK:
             raise  # the caller's progress bar has a broken pipe, say
         message = f"the file {_told(name)} cannot be written: {error.strerror}; make room there, then export again"

@@ -185,6 +185,21 @@ def test_what_was_purged_is_refused(store: Store) -> None:
     assert [t.name for t in store.tables.list("m.c.s")] == ["b"]
 
 
+def test_a_partition_that_is_being_dropped_in_steps_is_not_there(store: Store) -> None:
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    table = store.tables.create("m.c.s.t", parents=True)
+    empty = store.position()
+    store.partitions.create(table, "day=1", values={"day": "1"})
+    store.statistics.set(table, {"custom-rows": 5}, partition="day=1")
+    there = store.position()
+    pending = store.partitions.begin_drop(table, "day=1")
+    for a, b, action in ((empty, None, None), (there, None, "dropped"), (store.position(), there, "created")):
+        assert {one.action for one in store.diff(a, b)} == ({action} if action else set())
+    pending.roll_back()
+    assert {one.action for one in store.diff(empty)} == {"created"}
+
+
 def test_a_newcomer_gives_a_name_back(store: Store) -> None:
     """The newcomer has the old name in another form: names are compared after NFC, and folded in this catalog."""
     store.metalakes.create("m")

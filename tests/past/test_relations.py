@@ -157,3 +157,28 @@ def test_what_it_got_elsewhere_does_not_come_back_with_it(store: Store) -> None:
     assert store.owners.of("m.c.s.t", kind="table") is None
     assert store.tags.on("m.c.s.t", kind="table") == []
     assert store.revert("m.c.s", to=before) == []
+
+
+def test_gc_keeps_what_columns_have_until_no_revert_can_bring_them_back(store: Store) -> None:
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    columns = [ms.Column("id", "long"), ms.Column("email", "string")]
+    table = store.tables.create("m.c.s.t", parents=True, columns=columns)
+    store.policies.create("m.mask", content={})
+    empty = store.position()
+    store.policies.attach(table, "m.mask", column="email")
+    masked = store.position()
+    store.tables.alter(table, ms.DropColumn("email"))
+    store.gc(retention=timedelta(days=7))  # as a server does each hour
+    assert [one.kind for one in store.diff(empty)] == ["table"]  # made, and ended with its column
+    assert [one.kind for one in store.diff(store.position(), empty)] == ["table"]
+    store.revert("m.c.s.t", to=masked, kind="table")
+    (found,) = store.policies.on_columns(table)
+    assert (found.column, found.name) == ("email", "mask")
+    assert store.at(store.position()).policies.on_columns(table) == [found]
+
+    store.tables.alter(table, ms.DropColumn("email"))
+    for _ in range(2):  # the first one makes the past begin after the column's end
+        store.tables.create("m.c.s.other", if_exists="replace")
+        store.gc(retention=timedelta(0), keep_versions=1)
+    assert store._session.backend.sweep_relations(0, 100).columns == ()

@@ -221,6 +221,7 @@ def test_a_line_that_was_cut_off_is_ended_first(sqlite_url: str, tmp_path: Path)
         ["--to", "htps://x"],
         ["--to", "http://"],
         ["--to", "http://host:port/"],
+        ["--to", "http://host..example/"],
         ["--to", "http://ann:secret@host/"],
         ["--to", "http://host/a b"],
         ["--to", "http://host/", "--header", "Authorization=Bearer secret"],
@@ -317,7 +318,14 @@ def test_a_proxy_that_never_ends_its_answer_is_cut_off(monkeypatch: pytest.Monke
 def test_a_receiver_says_when_to_come_back_and_gets_its_token(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     waits, answers = (
         list[float](),
-        iter(["503 No\r\nRetry-After: 7", "429 No\r\nDate: {}\r\nRetry-After: {}", "204 Yes"]),
+        iter(
+            [
+                "503 No\r\nRetry-After: 7",
+                "429 No\r\nDate: {}\r\nRetry-After: {}",
+                "503 No\r\nDate: {}\r\nRetry-After: Wed, 21 Oct 99999999999999999999 07:28:00 GMT",
+                "204 Yes",
+            ]
+        ),
     )
     times = ("Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:09 GMT")
 
@@ -333,7 +341,7 @@ def test_a_receiver_says_when_to_come_back_and_gets_its_token(sqlite_url: str, m
         store.metalakes.create("m")
         post = post_to(f"{url}?a=1", headers={"Authorization": "Bearer t"}, clock=Noting())  # type: ignore[arg-type]
         assert list(relay(store.consumers.get("hook", start="beginning"), post, source="/", once=True)) == [1]
-    assert waits == [7.0, 9.0]
+    assert waits == [7.0, 9.0, 0.4]
     assert all(request.startswith(b"POST /hook?a=1 HTTP/1.1") for request in requests)
     assert all(b"Authorization: Bearer t" in request for request in requests)
 

@@ -293,6 +293,8 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             with pytest.raises(ms.BackendUnavailable, match=r"x\.jsonl.*No space left.*room"):
                 store.export_to(tmp_path / "x.jsonl")
         assert store.export_to(tmp_path / "x.jsonl").lines == 2
+        with pytest.raises(ms.BackendUnavailable, match=r"/dev/full.*No space left"):
+            store.export_to("/dev/full")
 
 
 def test_wrong_calls(tmp_path: Path) -> None:

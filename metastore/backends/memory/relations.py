@@ -127,7 +127,7 @@ def sweep(tables: Tables, find: Find, after: int, limit: int) -> Sweep:
     for row in rows:
         known = find(row.from_id)
         if row.column_id != NO_COLUMN and row not in missing and known is not None:
-            columns.append((row.id, row.column_id, known.record.doc))
+            columns.append((row.id, row.from_id, row.column_id, known.record.doc))
     return Sweep(rows[-1].id if rows else None, len(missing), tuple(columns))
 
 

@@ -229,7 +229,7 @@ def relating(rows: Sequence[Row]) -> Relating | None:
 def sweep(rows: Sequence[Row], deleted: int) -> Sweep:
     """Return the result of a sweep."""
     docs = {row[4]: row[3] for row in rows if row[3] is not None}
-    columns = [(row[0], row[2], docs[row[4]]) for row in rows if row[2] and not row[1] and row[4] in docs]
+    columns = [(row[0], row[4], row[2], docs[row[4]]) for row in rows if row[2] and not row[1] and row[4] in docs]
     return Sweep(rows[-1][0] if rows else None, deleted, tuple(columns))
 
 

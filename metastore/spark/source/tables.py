@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from metastore.errors import InvalidArgument
 from metastore.feed.feed import position_of, steps_between
+from metastore.kinds.drop import DROP
 from metastore.kinds.partition import PARTITION
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC, belongs
 from metastore.kinds.secret import masked
@@ -146,7 +147,7 @@ class _Above:
         return None if above is None else above + (name if name.isidentifier() else format_path((name,)))
 
     def hidden(self, rows: Sequence[PastRow]) -> set[int]:
-        """Return the ids of partitions that are being dropped in steps, and of statistics without their partition."""
+        """Return the ids of drops in steps, of partitions being dropped so, and of statistics without a partition."""
         told = [row for row in rows if row.kind == PARTITION_STATISTIC.name]
         owners, names = [row.parent_id for row in told], [row.name for row in told]
         partitions = self._reads.owned_by_name(owners, PARTITION.name, names) if told else []
@@ -155,7 +156,8 @@ class _Above:
             for row, one in zip(told, partitions, strict=True)
             if one is None or marked_by(one) or not belongs(row.id, one.id)
         }
-        return lost | {row.id for row in rows if row.kind == PARTITION.name and marked_by(row)}
+        dropped = {row.id for row in rows if row.kind == PARTITION.name and marked_by(row)}
+        return lost | dropped | {row.id for row in rows if row.kind == DROP.name}
 
     def columns(self, ids: set[int]) -> dict[int, Collection[int]]:
         """Return the ids of the columns of each table."""
