@@ -36,6 +36,8 @@ def ls(ctx: typer.Context, json: Json = False) -> None:
     The path is that of the announcement. The handler is that of the process that announced the drop.
     """
     if ctx.invoked_subcommand is not None:
+        if json:
+            raise InvalidArgument(f"write --json behind the command: metastore drops {ctx.invoked_subcommand} --json")
         return
     settings: Settings = ctx.obj
     with settings.open() as store:

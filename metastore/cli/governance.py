@@ -36,7 +36,7 @@ def tags(
 ) -> None:
     """Show, attach and detach the tags of an object.
 
-    It shows its own, and those inherited from above.
+    It shows its own, and those inherited from above. The exit code is 1 if there was nothing to detach.
 
     Example: metastore tags lake.sales.shop.orders --column email --attach lake.pii=email
     """
@@ -56,7 +56,7 @@ def policies(
 ) -> None:
     """Show, attach and detach the policies of an object.
 
-    It shows its own, and those inherited from above.
+    It shows its own, and those inherited from above. The exit code is 1 if there was nothing to detach.
     """
     with ctx.obj.open() as store:
         _attached(store, store.policies, path, column, attach, detach, targets, kind, json)
@@ -82,10 +82,16 @@ def _attached(
     attaching, detaching = ([_valued(text) for text in texts or ()] for texts in (attach, detach))
     for other, value in attaching:
         manager.attach(target, other, value=value, column=column)
-    for other, value in detaching:
+    missing = []
+    for (other, value), text in zip(detaching, detach or (), strict=True):
         given: dict[str, Any] = {} if value is None else {"value": value}
-        manager.detach(target, other, column=column, **given)
+        if not manager.detach(target, other, column=column, **given):
+            missing.append(text)
     _list(manager.on(target, column=column), json, _own)
+    for text in missing:
+        tell(f"{text} is not attached to {path} itself; nothing is detached")
+    if missing:
+        raise typer.Exit(1)
 
 
 def _valued(text: str) -> tuple[str, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -152,8 +153,15 @@ def serve(
     reports: Reports = None,
     jobs: Annotated[bool, typer.Option("--jobs", help="Run jobs: commands, as the user of this server.")] = False,
     job_workers: Annotated[
-        int, typer.Option("--job-workers", min=0, max=64, help="How many jobs it runs at once, with --jobs.")
-    ] = _WORKERS,
+        int | None,
+        typer.Option(
+            "--job-workers",
+            min=0,
+            max=64,
+            help=f"How many jobs it runs at once, with --jobs: {_WORKERS} by default.",
+            show_default=False,
+        ),
+    ] = None,
     take_over_jobs: Annotated[
         bool,
         typer.Option("--take-over-jobs", help="With --jobs: also run jobs that came with a copy."),
@@ -218,10 +226,8 @@ def serve(
         raise typer.Exit(2)
     if admin and not authorization:
         raise InvalidArgument("--admin needs --authorization: without it each client may do everything")
-    if take_over_jobs and not jobs:
-        raise InvalidArgument("--take-over-jobs needs --jobs: without it this server runs no jobs")
-    if any(":" not in one for one in reveal or ()):
-        raise InvalidArgument("--reveal takes the beginning of references with their kind, such as env:LAKE_")
+    workers = _workers_of(job_workers, jobs=jobs, take_over=take_over_jobs)
+    _check_reveals(reveal or (), gravitino=gravitino)
     pair = (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
     limits = serving.Limits(max_connections, header_timeout, body_timeout, idle_timeout)
     retention = parse_duration(gc_retention)
@@ -257,7 +263,6 @@ def serve(
     tls = None if pair is None else serving.Tls(*pair)
     with settings.open(admin or (), makes=True) as store:
         principals = replace(principals, tokens=serving.TokenFile(token_file) if token_file else {})
-        workers = job_workers if jobs else 0
         app = build(store, principals=principals, job_workers=workers, console=pages, reports=reports)
         spoken = [path for path, wanted in (("/iceberg", iceberg), ("/api", gravitino), ("/console/", pages)) if wanted]
         scheme = "http" if tls is None else "https"
@@ -310,6 +315,20 @@ def _check(
             rows.add_row(one.check, "yes" if one.safe else "NO", Text(printable(one.found)))
         write_table(console(), rows)
     raise typer.Exit(0 if safe else 1)
+
+
+def _workers_of(given: int | None, *, jobs: bool, take_over: bool) -> int:
+    """Return how many jobs the server runs at once. Raises InvalidArgument."""
+    if not jobs and (take_over or given is not None):
+        raise InvalidArgument("--job-workers and --take-over-jobs need --jobs: without it this server runs no jobs")
+    return 0 if not jobs else _WORKERS if given is None else given
+
+
+def _check_reveals(prefixes: Sequence[str], *, gravitino: bool) -> None:
+    if prefixes and not gravitino:
+        raise InvalidArgument("--reveal is for clients of Gravitino's API; leave out --no-gravitino")
+    if not all(one.startswith(("env:", "file:")) for one in prefixes):
+        raise InvalidArgument("--reveal takes the beginning of references with their kind, such as env:LAKE_")
 
 
 def _issuer(

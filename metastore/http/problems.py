@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.responses import JSONResponse
 
-from metastore.errors import MetastoreError
+from metastore.errors import BackendUnavailable, MetastoreError
 
 __all__ = ["problem", "unknown_method"]
 
+_LOG = logging.getLogger("metastore.http")
 _TYPE: Final = "application/problem+json"
 
 
 def problem(error: MetastoreError) -> JSONResponse:
     """Return an error as the answer to a request: its status, its code, and when to try again.
+
+    An error of the database names its host, user or file: these are for the log.
 
     Give it to ``app.add_exception_handler`` for routes of your own: ``lambda request, error: problem(error)``.
     """
@@ -24,7 +28,11 @@ def problem(error: MetastoreError) -> JSONResponse:
     more = {"retry_after": error.retry_after, "details": said["details"]}
     headers = {} if error.retry_after is None else {"Retry-After": str(max(1, round(error.retry_after)))}
     title = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__)
-    return _problem(error.http_status, error.code, title, said["message"], more, headers)
+    detail = said["message"]
+    if isinstance(error, BackendUnavailable):
+        _LOG.warning("the database is away: %s", error)
+        detail = "the database does not answer now; try again later"
+    return _problem(error.http_status, error.code, title, detail, more, headers)
 
 
 def unknown_method(method: str, path: str, allowed: str) -> JSONResponse:

@@ -119,6 +119,13 @@ class _Watched(asyncio.Protocol):
         if len(self.connections) > self.limits.connections:
             make_room(self.connections, self)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the request that is answered that its client is gone: uvicorn tells only the one that came last."""
+        if self.answered is not None and not self.answered.response_complete:
+            self.answered.disconnected = True
+            self.answered.message_event.set()
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
         self._header_bytes += len(data)
         super().data_received(data)
@@ -148,9 +155,14 @@ class _Watched(asyncio.Protocol):
             super().on_header(name, value)  # type: ignore[misc]  # uvicorn's
 
     def on_headers_complete(self) -> None:
-        """Begin a request. An Upgrade with a body is refused: the parser would read the body as the next request."""
+        """Begin a request. An Upgrade with a body is refused: the parser would read the body as the next request.
+
+        So is a body with another coding than ``chunked`` (RFC 9112, section 6.1): it would be taken for its content.
+        """
         if self.parser.should_upgrade() and any(_brings_body(*pair) for pair in self.headers):
             raise ValueError("Upgrade with a body")
+        if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in self.headers):
+            raise ValueError("a transfer coding besides chunked")
         if len(self.pipeline) >= _QUEUED:
             raise ValueError("too many requests that wait for others")
         super().on_headers_complete()  # type: ignore[misc]  # uvicorn's

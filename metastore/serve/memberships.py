@@ -72,11 +72,12 @@ class Memberships:
     def _settle(self, claimed: Claimed, user: User) -> None:
         groups = self._store.bind(principal=claimed.issuer, reason=_REASON).groups
         there = {group.name: group for group in self._store.users.groups(user) if _follows(group, claimed)}
+        names = _usable(claimed.names)
         for name, group in there.items():
-            if name not in claimed.names:
+            if name not in names:
                 with suppress(EntityNotFound):  # the group or the user is gone, and the membership with it
                     groups.remove(group, user)
-        wanted = [(user.names[0], name) for name in _usable(claimed.names - there.keys())]
+        wanted = [(user.names[0], name) for name in sorted(names - there.keys())]
         for found in self._store.groups.load_many(wanted):
             if found is not None and _follows(found, claimed):
                 with suppress(EntityNotFound, NotInUse):
@@ -87,10 +88,10 @@ def _follows(group: Group, claimed: Claimed) -> bool:
     return group.external_id == f"{claimed.issuer}#{group.name}"
 
 
-def _usable(names: Iterable[str]) -> list[str]:
-    """Return the names that a group can have."""
-    usable = []
-    for name in sorted(names):
+def _usable(names: Iterable[str]) -> set[str]:
+    """Return the names that a group can have, as the store writes them: an issuer may compose letters differently."""
+    usable = set()
+    for name in names:
         with suppress(InvalidArgument):
-            usable.append(clean_name(name))
+            usable.add(clean_name(name))
     return usable

@@ -122,7 +122,7 @@ class Principals:
             return self.issuer.principal(token)
         if owner is None and (self.header is None or self._demands_token):
             raise NotAuthenticated("the request needs a valid token: Authorization: Bearer …")
-        user = owner if self.header is None else headers.get(self.header)
+        user = owner if self.header is None else _utf8(headers.get(self.header, ""))
         if not user:
             raise NotAuthenticated(f"the proxy names no user in the header {self.header}")
         return Principal(user)
@@ -202,6 +202,14 @@ def _bearer(headers: Mapping[str, str]) -> str:
     """Return the bearer token of a request; empty if it has none."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     return value.strip() if scheme.lower() == "bearer" else ""
+
+
+def _utf8(value: str) -> str:
+    """Return the text of a header, which ASGI's readers take for Latin-1; proxies send names in UTF-8."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeError:
+        raise NotAuthenticated("the proxy's name of the user is not UTF-8") from None
 
 
 def _basic(value: str) -> str:

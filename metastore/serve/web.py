@@ -20,11 +20,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from metastore.clock import SYSTEM
+from metastore.errors import BackendUnavailable
 from metastore.plain.bodies import LARGE, Crowded, read_json, read_large_json, write_json
 from metastore.serve import audit
 from metastore.serve.principals import Principal, Principals
 
-__all__ = ["Answer", "BadRequest", "Busy", "Call", "Encoded", "Protocol", "Route", "TooLarge", "route"]
+__all__ = ["Answer", "BadRequest", "Busy", "Call", "Encoded", "Protocol", "Route", "TooLarge", "route", "told"]
 
 _LARGEST: Final = 16 << 20
 """The largest body of a request (bytes)."""
@@ -60,6 +61,18 @@ class Encoded(BadRequest):
 
 class Busy(Exception):
     """The server holds as many large bodies as it can; the client tries again."""
+
+
+def told(error: Exception) -> Exception:
+    """Return the error that a client is told. One of the database names its host, user or file: these are for the log.
+
+    It may be the cause of another library's error with the same text.
+    """
+    for one in (error, error.__cause__):
+        if isinstance(one, BackendUnavailable) and str(one) == str(error):
+            _LOG.warning("the database is away: %s", one)
+            return type(error)("the database does not answer now; try again later")
+    return error
 
 
 @dataclass(frozen=True)

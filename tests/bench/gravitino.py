@@ -58,7 +58,7 @@ S = "/api/metalakes/lake/catalogs/cat/schemas"
 def servers(url: str, count: int) -> Iterator[list[str]]:
     """Run servers, and give their addresses."""
     ports = [free_port() for _ in range(count)]
-    command = [sys.executable, "-m", "metastore", "--url", url, "serve", "--job-workers", "0", "--port"]
+    command = [sys.executable, "-m", "metastore", "--url", url, "serve", "--port"]
     running = [subprocess.Popen([*command, str(port)], stdout=subprocess.DEVNULL, cwd=ROOT) for port in ports]
     addresses = [f"http://127.0.0.1:{port}" for port in ports]
     try:

@@ -52,6 +52,7 @@ def test_tags(say: Say) -> None:
     ]
     (one,) = lines(say("tags", "lake.c.s.t", "--json"))
     assert (one["name"], one["inherited_from"]) == ("pii", "lake.c")
+    assert "not attached to lake.c.s.t itself" in say("tags", "lake.c.s.t", "--detach", "lake.pii=email", code=1)
     assert say("tags", "lake.c", "--kind", "catalog", "--detach", "lake.pii") == ""
     assert "allows the values email" in say("tags", "lake.c.s.t", "--attach", "lake.pii=x", code=1)
 
@@ -99,6 +100,7 @@ def test_grants(say: Say) -> None:
         "pin --at 2026-11-22",
         "pin --remove",
         "changes --timeout 1",
+        "drops --json resume",
     ],
 )
 def test_an_option_without_effect_is_refused(say: Say, words: str) -> None:

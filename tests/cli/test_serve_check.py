@@ -112,7 +112,10 @@ def test_options_with_which_serve_does_not_start_are_named(
         "--proxy-header X:User",
         "--allow-location s3:folder",
         "--reveal LAKE_",
+        "--reveal :",
+        "--no-gravitino --reveal env:LAKE_",
         "--take-over-jobs",
+        "--job-workers 1",
     ):
         said = []
         for check in (["--check"], []):

@@ -302,8 +302,8 @@ IN_SIGN_IN: tuple[Fault, ...] = (
     Fault(
         "Sign-in: who left a group at the issuer stays in it",
         "metastore/serve/memberships.py",
-        "if name not in claimed.names:",
-        "if name not in claimed.names and False:",
+        "if name not in names:",
+        "if name not in names and False:",
         _USERS,
     ),
     Fault(

@@ -25,7 +25,7 @@ class Server:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "metastore", "--url", self.url, "serve", "--port", str(self.port)]
-        self.process = subprocess.Popen([*command, "--job-workers", "0"], stdout=subprocess.DEVNULL, cwd=ROOT)
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT)
 
     def wait(self) -> None:
         assert wait_until(self._answers, 120.0)

@@ -285,3 +285,11 @@ def test_what_has_no_route_is_a_problem_too(http: Http) -> None:
         assert (answer.headers["content-type"], answer.headers["allow"]) == ("application/problem+json", allowed)
         assert code(answer) == (405, "method_not_allowed")
     assert code(http.get("/v1/")) == (404, "entity_not_found")
+
+
+def test_a_problem_of_the_database_does_not_say_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    answer = metastore.http.problem(ms.BackendUnavailable("cannot connect to PostgreSQL at db.internal.example:5432"))
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert b"backend_unavailable" in bytes(answer.body)
+    assert b"internal" not in bytes(answer.body)
+    assert "db.internal.example" in caplog.text

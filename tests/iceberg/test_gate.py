@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 import metastore as ms
+from metastore.backends.sqlite.backend import SqliteBackend
 from metastore.cli.app import run
 from metastore.serve import Principals, TokenFile
 from tests.iceberg.server import served
@@ -147,6 +148,24 @@ def test_health_shows_a_stranger_no_host(sqlite_url: str, tmp_path: Path, monkey
         monkeypatch.setattr(ms.store.Store, "ping", away)
         answer = httpx.get(f"{root}/healthz")
         assert (answer.status_code, answer.json()) == (503, {"status": "unavailable"})
+
+
+def test_no_client_is_told_where_the_database_is(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each user with a token, whatever its rights, read the host, the port and the name of the database."""
+    with served(sqlite_url, tmp_path / "w") as address:
+
+        def away(*_: object, **__: object) -> None:
+            raise ms.BackendUnavailable("cannot connect to PostgreSQL at db.internal.example:5432/lake")
+
+        monkeypatch.setattr(SqliteBackend, "resolve", away)
+        namespaces, lakes = f"{address}/v1/lake.ice/namespaces", address.replace("iceberg", "api/metalakes/lake")
+        as_json = {"headers": {"content-type": "application/json"}, "content": '{"namespace": ["a"]}'}
+        for answer in (httpx.get(namespaces), httpx.post(namespaces, **as_json), httpx.get(lakes)):  # type: ignore[arg-type]
+            assert answer.status_code == 503
+            assert "internal" not in answer.text
+    assert "db.internal.example" in caplog.text
 
 
 def test_a_busy_port_is_told_in_one_line(sqlite_url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,17 @@ def test_a_proxy_says_who_asks(sqlite_url: str, tmp_path: Path) -> None:
     assert _creators(sqlite_url) == {"lake.ice.a": "ann"}
 
 
+def test_a_proxy_names_a_user_in_utf_8(sqlite_url: str, tmp_path: Path) -> None:
+    """It was read as Latin-1: the history named somebody else, and the user had no rights."""
+    with served(sqlite_url, tmp_path / "w", Principals(header="X-User")) as address:
+        for value, status in (("caf\u00e9".encode(), 200), ("caf\u00e9".encode("latin-1"), 401)):
+            body = {"namespace": ["a"]}
+            sent = httpx.post(f"{address}/v1/lake.ice/namespaces", json=body, headers={b"X-User": value})
+            assert sent.status_code == status
+    with ms.open(sqlite_url) as store:
+        assert store.schemas.load("lake.ice.a").created_by == "caf\u00e9"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from metastore.serve import Principals
 from metastore.serve.actors import Actors
 from metastore.serve.console import Console
 from metastore.serve.iceberg.warehouses import Warehouses
+from metastore.serve.memberships import Memberships
 from metastore.serve.oidc import Issuer
 from metastore.serve.oidc.tokens import Wanted, groups_of
 from metastore.serve.principals import Claimed, NotAuthenticated, Principal
@@ -176,6 +178,18 @@ def test_a_disabled_metalake_locks_nobody_out_of_the_others() -> None:
         store.metalakes.enable("closed")
         assert [sees(()), sees(None)] == [[True, True], [True, True]]
         assert list(store.users.groups("closed.ann")) == []
+
+
+def test_a_member_of_a_group_whose_letters_the_issuer_writes_otherwise_stays() -> None:
+    """It was taken out and put in again each second, and had no rights in between."""
+    issuer, name = "https://idp.example", "caf\u00e9"
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        ann = store.users.create("lake.ann")
+        store.groups.create(("lake", name), external_id=f"{issuer}#{name}")
+        for _ in range(2):
+            Memberships(store).follow(Claimed(issuer, frozenset([unicodedata.normalize("NFD", name)])), [ann])
+            assert [one.action for one in store.changes(kinds=["membership"])] == ["create"]
 
 
 def test_groups_may_lie_below_another_claim_and_a_dot_is_part_of_a_name() -> None:

@@ -124,8 +124,8 @@ class Pool:
                 connection.close()
             if isinstance(error, OutOfTime):
                 raise DeadlineExceeded(
-                    f"no connection to PostgreSQL at {self._where} before the deadline: the server does not answer; "
-                    "nothing was sent; call again later"
+                    "no connection to PostgreSQL before the deadline: the server does not answer; nothing was sent; "
+                    "call again later"
                 ) from None
             if isinstance(error, psycopg.Error):
                 # libpq's text names host, port and user, and never the password

@@ -23,7 +23,7 @@ from metastore.errors import (
 )
 from metastore.names import parse_path
 from metastore.serve.principals import IssuerAway, NotAuthenticated
-from metastore.serve.web import Answer, BadRequest, Busy, Encoded, TooLarge
+from metastore.serve.web import Answer, BadRequest, Busy, Encoded, TooLarge, told
 
 __all__ = ["FLAT", "InUse", "NotSupported", "Refused", "failed", "unknown_route"]
 
@@ -70,6 +70,7 @@ class InUse(Refused):
 
 def failed(error: Exception, kind: str = "object") -> Answer:
     """Return the answer for an error of a request for a ``kind``."""
+    error = told(error)
     if isinstance(error, Busy | IssuerAway):
         error = Refused(1002, 503, "RuntimeException", str(error))
     if isinstance(error, Refused):

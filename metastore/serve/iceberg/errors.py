@@ -38,7 +38,7 @@ from metastore.errors import (
     StoreClosed,
 )
 from metastore.serve.principals import IssuerAway, NotAuthenticated
-from metastore.serve.web import Answer, BadRequest, Busy, Encoded, TooLarge
+from metastore.serve.web import Answer, BadRequest, Busy, Encoded, TooLarge, told
 
 __all__ = ["NotSupported", "Overlap", "failed", "is_final", "unknown_route"]
 
@@ -100,6 +100,7 @@ _PASSING: Final = (401, 403, 408, 429)
 
 def failed(error: Exception) -> Answer:
     """Return the answer for an error."""
+    error = told(error)
     if isinstance(error, ValidationError):
         return _answer(400, "BadRequestException", _fields(error))
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # Python has no class for this error
