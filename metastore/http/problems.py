@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from starlette.responses import JSONResponse
 
-from metastore.errors import BackendUnavailable, MetastoreError
+from metastore.errors import BackendUnavailable, MetastoreError, PoolExhausted
 
 __all__ = ["problem", "unknown_method"]
 
@@ -29,7 +29,7 @@ def problem(error: MetastoreError) -> JSONResponse:
     headers = {} if error.retry_after is None else {"Retry-After": str(max(1, round(error.retry_after)))}
     title = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__)
     detail = said["message"]
-    if isinstance(error, BackendUnavailable):
+    if isinstance(error, BackendUnavailable) and not isinstance(error, PoolExhausted):
         _LOG.warning("the database is away: %s", error)
         detail = "the database does not answer now; try again later"
     return _problem(error.http_status, error.code, title, detail, more, headers)
