@@ -16,8 +16,7 @@ from metastore.feed.subject import is_of_entity
 from metastore.feed.tracked import Tracked
 from metastore.kinds.entity import Entity
 from metastore.managers.any_kind import led_to
-from metastore.managers.target import Target
-from metastore.operation.request import committed
+from metastore.managers.target import Target, in_hand
 from metastore.operation.session import Session
 from metastore.port.backend import Backend
 from metastore.port.conditions import LIVE
@@ -36,14 +35,14 @@ def tracked(session: Session, target: Target, kind: str | None, after: str | Non
     known.
     """
     if isinstance(target, Entity):
-        committed(session.backend, target)
         entity_id, of = target.id, target.kind
     else:
         node = led_to(session.backend, target, kind).chain[-1]
         entity_id, of = node.id, node.kind
     backend = session.backend if session.access is None else session.access.backend  # ancestors may be hidden
     seq = 0 if after is None else number_in(backend, after)
-    return Tracked(backend, _standing(backend, session.clock, entity_id, of, seq), seq)
+    standing = in_hand(backend, target, lambda: _standing(backend, session.clock, entity_id, of, seq))
+    return Tracked(backend, standing, seq)
 
 
 def _standing(backend: Backend, clock: Clock, entity_id: int, kind: str, seq: int) -> Standing:

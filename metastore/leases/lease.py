@@ -192,8 +192,9 @@ class Hold:
         if expires_at is None:
             self.check()  # another thread may have released it meanwhile
             raise self.lose("another process has it, or broke it")
-        self._expires_at = expires_at
-        self._validity = Validity(self.clock, ttl, since)
+        renewed = Validity(self.clock, ttl, since)
+        if renewed.left() > self._validity.left():  # otherwise a later renewal was answered first
+            self._expires_at, self._validity = expires_at, renewed
         self.check()  # the answer may have come too late
         if ttl < self._ttl:  # it was acquired for longer meanwhile, and this renewal may have come after that one
             self.renew()

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from metastore.arguments import items, shown
-from metastore.errors import InvalidArgument, UnreadableRow
+from metastore.errors import EntityNotFound, InvalidArgument, UnreadableRow
 from metastore.kinds.change import EntityChange, SetProperty
 from metastore.kinds.entity import Entity, utc
 from metastore.kinds.kind import MAX_DOC
 from metastore.kinds.registry import kind_named
 from metastore.leases.lease import Hold
-from metastore.managers.target import not_live
+from metastore.managers.target import in_hand, not_live
 from metastore.names import clean_text
-from metastore.operation.request import Call, committed
+from metastore.operation.request import Call
 from metastore.operation.session import Session
 from metastore.port.backend import Backend
 from metastore.port.conditions import LeaseToken
@@ -56,11 +57,15 @@ class StoreStaging:
     def stage(self, token: LeaseToken, entity: Entity, key: str, value: str) -> bool:
         if not isinstance(entity, Entity):
             raise InvalidArgument(f"work is staged for an entity that was loaded, not for {shown(entity)}")
-        committed(self._session.backend, entity)
         key, value = _text(key, "the key of what is staged"), _text(value, "what is staged")
         session = self._session
         rows, staged_id = session.backend.leases, session.clock.operation_id()
-        staged = rows.stage(token, staged_id, entity.id, key, value, session.principal)
+        stage = partial(rows.stage, token, staged_id, entity.id, key, value, session.principal)
+        try:
+            staged = in_hand(session.backend, entity, stage)
+        except EntityNotFound:  # perhaps it is staged for the entity that has the id now
+            rows.unstage([staged_id])
+            raise
         if staged is None:
             raise InvalidArgument(f"{shown(value)} was left behind, and gc is cleaning it up; give new work a new name")
         return staged

@@ -23,11 +23,10 @@ from metastore.kinds.families import families_of
 from metastore.kinds.kind import to_json
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.managers.pages.page import just_before
-from metastore.managers.target import Target, not_live, unless_back
+from metastore.managers.target import Target, in_hand, not_live, unless_back
 from metastore.managers.text import RELATED, clean, text_of
 from metastore.names import MAX_NAME, Path, clean_text, fold, parse_path
 from metastore.operation.dropping import pending_at
-from metastore.operation.request import committed
 from metastore.operation.session import Session
 from metastore.operation.timed import stepping, timing
 from metastore.port.backend import Backend
@@ -103,8 +102,8 @@ def _scope(backend: Backend, under: Target | None) -> Node | None:
     if under is None:
         return None
     if isinstance(under, Entity):
-        committed(backend, under)
-        return _live(backend, under.id, under.path)
+        entity = under
+        return in_hand(backend, entity, lambda: _live(backend, entity.id, entity.path))
     names = parse_path(under)
     missed: list[tuple[Lookup, tuple[Node, ...]]] = []
     for kind in KINDS.values():

@@ -14,7 +14,7 @@ from metastore.kinds.kind import Kind
 from metastore.kinds.secret import masked
 from metastore.managers.pages.page import Page, TokenScope
 from metastore.managers.pages.sources import NumberedSource, page_after
-from metastore.managers.target import Target, find, names_of
+from metastore.managers.target import Target, find, in_hand, names_of
 from metastore.names import parse_path
 from metastore.operation.kept_result import entity_at
 from metastore.operation.request import View, committed
@@ -34,7 +34,7 @@ def history(session: ManagerSession, kind: Kind, target: Target, unreadable: Unr
     """Yield the entity's history, oldest first; ``unreadable`` gets the errors of damaged rows."""
     check_unreadable(unreadable)
     backend, origin = session.backend, session.backend.origin
-    read = timing(session, "history", backend.history)
+    read = timing(session, "history", _own_steps(backend, target))
     steps = steps_of(read, _with_history(backend, kind, target))
     versions = (kept(partial(version_of, step, origin), unreadable) for step in steps)
     return (version for version in versions if version is not None)
@@ -60,11 +60,18 @@ def history_page(
     source = NumberedSource(
         listed=TokenScope("history", kind.name),
         entity=entity,
-        read=backend.history,
+        read=_own_steps(backend, target),
         number=lambda step: step.version or 0,
         item=lambda step: version_of(step, origin),
     )
     return page_after(session, source, size, token, after)
+
+
+def _own_steps(backend: Reads, target: Target) -> Callable[[int, int, int], Sequence[Step]]:
+    def read(entity_id: int, after: int, limit: int) -> Sequence[Step]:
+        return in_hand(backend, target, lambda: backend.history(entity_id, after, limit))
+
+    return read
 
 
 def _with_history(backend: Reads, kind: Kind, target: Target) -> int:

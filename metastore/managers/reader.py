@@ -43,11 +43,14 @@ class Reader(Generic[E]):
         return self._session.backend  # a transaction changes its session's backend when it begins and when it ends
 
     def kept_as(self, target: Target) -> object:
-        """Return the cache's key for a target: the text of a path, as it is given; its names; or an id."""
+        """Return the cache's key for a target: the text of a path, as it is given; its names; or an id and a time.
+
+        If commits are lost, the id may be another entity's; but that one was created at another time.
+        """
         if isinstance(target, Entity):
             origin, here = target.origin, self._backend.origin
             mine = origin is here or origin is None or origin.database == here.database
-            return target.id if mine and target.kind == self._kind.name else None
+            return (target.id, target.record.created_at) if mine and target.kind == self._kind.name else None
         return target if isinstance(target, str) else parse_path(target)
 
     def load(self, target: Target, version: int | None) -> E:
@@ -78,7 +81,8 @@ class Reader(Generic[E]):
     def _in_hand_cached(self, cache: Caches, target: Entity) -> E:
         names_of(self._kind, target)
         committed(self._backend, target)  # raises InvalidArgument for an entity of another database
-        return cast(E, cache.read((self._kind.name, target.id), (), lambda: self._in_hand(target)))
+        key = self._kind.name, (target.id, target.record.created_at)
+        return cast(E, cache.read(key, (), lambda: self._in_hand(target)))
 
     def _there(self, names: tuple[str, ...]) -> E:
         """Return the entity at a path. Raises EntityNotFound, DropPending."""
@@ -209,7 +213,7 @@ class Reader(Generic[E]):
 
     def _parent_as(self, parent: Target | None) -> object:
         if isinstance(parent, Entity):
-            return parent.kind, parent.id, parent.origin and parent.origin.database
+            return parent.kind, parent.id, parent.record.created_at, parent.origin and parent.origin.database
         return None if parent is None else parse_path(parent)
 
     def _entity(self, state: int, origin: Origin, nodes: Nodes, child: Child) -> E:

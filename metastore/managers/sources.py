@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Unpack, cast
 
 from metastore.arguments import integer, items, positive_integer, shown
@@ -30,10 +31,11 @@ from metastore.managers.pages.page import just_before
 from metastore.managers.relations.ends import end_of
 from metastore.managers.relations.reads import live_relating
 from metastore.managers.secrets.sealing import seal_in_hand
+from metastore.managers.target import in_hand
 from metastore.names import clean_text, format_path
 from metastore.operation.guards import both, check_in_use
 from metastore.operation.perform import perform
-from metastore.operation.request import Proposal, Request, View, committed
+from metastore.operation.request import Proposal, Request, View
 from metastore.operation.seals import Seal
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Node, OwnedRecord
@@ -84,8 +86,8 @@ class Sources(OwnedManager[Source]):
             self._session.backend,
             [clean_text(name, "the name of a source") for name in items(names, "names")],
         )
-        committed(backend, _in_hand(catalog))
-        rows = backend.owned_by_name([catalog.id] * len(names), SOURCE.name, names) if names else []
+        ids = [_in_hand(catalog).id] * len(names)
+        rows = in_hand(backend, catalog, lambda: backend.owned_by_name(ids, SOURCE.name, names)) if names else []
         return [record and Source(record) for record in rows]
 
     def below(self, catalog: Catalog, prefix: str) -> Iterator[Source]:
@@ -125,11 +127,12 @@ class Sources(OwnedManager[Source]):
     def relations(self, table: Table) -> Iterator[tuple[RelationRecord, End]]:
         """Yield each live relation that goes from a table or leads to it, with its other end."""
         backend, kind = self._session.backend, TABLE.name
-        committed(backend, _table_in_hand(table))
+        entity_id = _table_in_hand(table).id
         for name in RELATIONSHIPS:
             relation = relation_named(name)
             if not relation.from_kinds or kind in relation.from_kinds:
-                related = backend.related(table.id, name, above=False, doc=False)
+                read = partial(backend.related, entity_id, name, above=False, doc=False)
+                related = in_hand(backend, table, read)
                 if related is not None:
                     yield from ((row, far) for row, far in related.rows if in_one_metalake(related.end, far))
             if not relation.to_kinds or kind in relation.to_kinds:
@@ -138,10 +141,10 @@ class Sources(OwnedManager[Source]):
     def rows(self, table: Table) -> Iterator[OwnedRecord]:
         """Yield each row that a table owns, of any kind."""
         backend = self._session.backend
-        committed(backend, _table_in_hand(table))
+        entity_id = _table_in_hand(table).id
         for kind in OWNED_KINDS:
             last = ""
-            while page := backend.owned(table.id, kind, last, _PAGE, ()).rows:
+            while page := in_hand(backend, table, partial(backend.owned, entity_id, kind, last, _PAGE, ())).rows:
                 yield from page
                 last = page[-1].name
 

@@ -22,10 +22,10 @@ from metastore.kinds.table.kind import TABLE
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager
 from metastore.managers.owned_rows import Row
-from metastore.managers.target import Target, check_standing, find, place_of
+from metastore.managers.target import Target, check_standing, find, in_hand, place_of
 from metastore.names import clean_name, clean_text, format_path
 from metastore.operation.guards import guards_of
-from metastore.operation.request import Proposal, View, committed
+from metastore.operation.request import Proposal, View
 from metastore.operation.session import ManagerSession
 from metastore.port.backend import Reads
 from metastore.port.records import OwnedRecord
@@ -119,11 +119,10 @@ class Statistics(OwnedManager[Statistic]):
         backend = self._session.backend
         wanted = list(dict.fromkeys([clean_name(name) for name in items(names, "names")]))
         where = place_of(TABLE, table)
-        if isinstance(where, Entity):
-            committed(backend, where)
         target = where.id if isinstance(where, Entity) else where
+        kinds = (PARTITION.name, PARTITION_STATISTIC.name)
         while True:
-            found = backend.owning(target, (PARTITION.name, PARTITION_STATISTIC.name), wanted)
+            found = in_hand(backend, table, lambda: backend.owning(target, kinds, wanted))
             if found is not None and found.end.live and found.end.chain[-1].kind == TABLE.name:
                 break
             find(View(backend, False), TABLE, table)  # raises if the table does not exist

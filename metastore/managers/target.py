@@ -15,7 +15,7 @@ from metastore.kinds.kind import Kind
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.dropping import LookAgain, pending_above, pending_at
 from metastore.operation.guards import lookup
-from metastore.operation.request import View, is_same
+from metastore.operation.request import View, committed, is_same
 from metastore.port.backend import Reads
 from metastore.port.records import ROOT, Known, Lookup, Node, Record, path_of
 from metastore.retry.runner import Conflict
@@ -74,6 +74,26 @@ def by_id(backend: Reads, entity: Entity) -> Known | None:
     """Return a loaded entity as it is now; None: it was purged, or another entity has its id."""
     (known,) = backend.by_id([entity.id])
     return known if known is not None and is_same(entity, known.record) else None
+
+
+def in_hand(reads: Reads, target: Target | None, read: Callable[[], T]) -> T:
+    """Return what ``read`` reads, by the id of ``target`` if it is a loaded entity.
+
+    Raises EntityNotFound if another entity has the id now: the commit of the loaded one was lost. Raises
+    InvalidArgument for an entity of another database.
+    """
+    if not isinstance(target, Entity):
+        return read()
+    while True:
+        here = reads.origin
+        committed(reads, target)
+        if target.origin is None or target.origin.run != here.run:
+            (known,) = reads.by_id([target.id])
+            if known is not None and not is_same(target, known.record):
+                raise EntityNotFound(target.path, no_more(target, known))
+        answer = read()
+        if reads.origin is here:
+            return answer  # otherwise another server may have answered, which may lack the entity
 
 
 def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> T:

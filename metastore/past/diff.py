@@ -25,9 +25,8 @@ from metastore.kinds.relation import relation_named
 from metastore.kinds.secret import masked
 from metastore.managers.any_kind import check_kind, led_to
 from metastore.managers.drops.parts import marked_by
-from metastore.managers.target import Target
+from metastore.managers.target import Target, in_hand
 from metastore.names import format_path, parse_path
-from metastore.operation.request import committed
 from metastore.past.reads import PastReads
 from metastore.past.related import Between, connected, key_of
 from metastore.plain import plain
@@ -205,8 +204,8 @@ def scope_at(reads: PastReads, under: Target | None, kind: str | None) -> int | 
     if under is None:
         return None
     if isinstance(under, Entity):
-        committed(reads, under)
-        return under.id
+        entity = under
+        return in_hand(reads, entity, lambda: entity.id)
     return led_to(reads, under, kind).chain[-1].id
 
 

@@ -11,10 +11,10 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import KINDS
 from metastore.managers.attempts.create import IfExists, check_if_exists
-from metastore.managers.target import Target, absent_from, unless_back
+from metastore.managers.target import Target, absent_from, in_hand, unless_back
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.guards import lookup
-from metastore.operation.request import Call, committed
+from metastore.operation.request import Call
 from metastore.operation.session import Session
 from metastore.port.backend import Backend, Guards
 from metastore.port.records import Lookup
@@ -53,7 +53,7 @@ def export_to(
         function(progress, "progress")
     entity = target if target is None or isinstance(target, Entity) else _entity_at(session.backend, target)
     if isinstance(target, Entity):
-        committed(session.backend, target)
+        in_hand(session.backend, target, partial(session.backend.by_id, [target.id]))
     with writing(to) as (stream, resume):
         options = {"ids": ids or history, "history": history, "resume": resume}
         return exporting.export(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -67,6 +68,32 @@ def test_a_renewal_on_its_way_does_not_shorten_a_longer_acquisition(
     holder = store.leases.holder("work")
     assert holder is not None
     assert (holder.expires_at - holder.acquired_at).total_seconds() > 500
+
+
+def test_the_late_answer_of_a_renewal_takes_nothing_from_a_later_one(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, sent, comes = DatabaseBook.renew, threading.Event(), threading.Event()
+
+    def late(self: DatabaseBook, grants: Any, incarnation: str, ttl: float) -> Any:
+        if comes.is_set():
+            raise ms.BackendUnavailable("down")  # so that no further renewal helps
+        answer = book(self, grants, incarnation, ttl)
+        if ttl == 30.0:
+            sent.set()
+            assert comes.wait(10)
+        return answer
+
+    monkeypatch.setattr(DatabaseBook, "renew", late)
+    lease = store.leases.acquire("work", ttl=30.0)
+    with ThreadPoolExecutor(1) as pool:
+        renewal = pool.submit(lease.renew)
+        assert sent.wait(10)
+        assert store.leases.acquire("work", ttl=600.0) is lease
+        comes.set()
+        with pytest.raises(ms.BackendUnavailable):
+            renewal.result()
+    assert lease.seconds_left() > 500
 
 
 def test_a_block_inside_that_renews_more_often_is_heard_at_once(store: ms.Store) -> None:

@@ -8,6 +8,7 @@ EntityNotFound.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from metastore.arguments import shown
@@ -16,7 +17,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.families import parent_kind
 from metastore.kinds.kind import Kind
 from metastore.kinds.registry import kind_named
-from metastore.managers.target import Target, find
+from metastore.managers.target import Target, find, in_hand
 from metastore.names import parse_path
 from metastore.operation.guards import guards_of
 from metastore.operation.request import View
@@ -46,22 +47,22 @@ def parent_nodes(view: View, kind: Kind, parent: Target | None) -> tuple[Node, .
 
 def pages(backend: Reads, kind: Kind, parent: Target | None, read: ReadRows[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
     """Yield (the parent's nodes, row) for each row below ``parent`` that ``read`` returns."""
-    return _pages(backend, lambda view: parent_nodes(view, kind, parent), read)
+    return _pages(backend, parent, lambda view: parent_nodes(view, kind, parent), read)
 
 
 def owner_pages(backend: Reads, kind: Kind, owner: Target, read: ReadRows[T]) -> Iterator[tuple[tuple[Node, ...], T]]:
     """Yield (the owner's nodes, row) for each owned row that ``read`` returns."""
-    return _pages(backend, lambda view: find(view, kind, owner).chain, read)
+    return _pages(backend, owner, lambda view: find(view, kind, owner).chain, read)
 
 
 def _pages(
-    backend: Reads, nodes_of: Callable[[View], tuple[Node, ...]], read: ReadRows[T]
+    backend: Reads, target: Target | None, nodes_of: Callable[[View], tuple[Node, ...]], read: ReadRows[T]
 ) -> Iterator[tuple[tuple[Node, ...], T]]:
     nodes = first = nodes_of(View(backend, trusting=True))
     last: T | None = None
     while True:
         guards = [(g.id, g.scope_version) for g in guards_of(nodes)]
-        page, full = read(nodes[-1] if nodes else ROOT, last, guards)
+        page, full = in_hand(backend, target, partial(read, nodes[-1] if nodes else ROOT, last, guards))
         if not page.held:
             nodes = nodes_of(View(backend, trusting=False))
             if last is not None and [(n.id, n.name) for n in nodes] != [(n.id, n.name) for n in first]:

@@ -15,9 +15,9 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.relation import Relation
 from metastore.managers.relations.ends import EndOf, find_ends, lookups_of
 from metastore.managers.relations.writes import column_id, column_paths
-from metastore.managers.target import not_live, unless_back
+from metastore.managers.target import in_hand, not_live, unless_back
 from metastore.names import format_path
-from metastore.operation.request import View, committed
+from metastore.operation.request import View
 from metastore.port.backend import Reads
 from metastore.port.records import Node, Record, path_of
 from metastore.port.relations import (
@@ -45,8 +45,8 @@ def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool =
     """
     target = end.target
     if isinstance(target, Entity):
-        committed(backend, target)
-        relations = backend.related(target.id, relation.name, above=above, doc=doc)
+        entity_id = target.id
+        relations = in_hand(backend, target, lambda: backend.related(entity_id, relation.name, above=above, doc=doc))
         if relations is None or not relations.end.live:
             (known,) = backend.by_id([target.id])
             message = f"{target.path} (id {target.id}) is not there any more"
@@ -179,7 +179,7 @@ def _pages(
     (record,) = find_ends(View(backend, trusting=True), end)
     size = _FIRST
     while True:
-        page = read(record.chain[-1].id, after, size)
+        page = in_hand(backend, end.target, partial(read, record.chain[-1].id, after, size))
         names = tuple([n.name for n in record.chain])
         path = format_path(names)
         if page is None or not page.end.live:
