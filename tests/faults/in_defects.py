@@ -54,8 +54,8 @@ _CORRECTNESS = (
     Fault(
         "an entity of another database is reverted in this",
         "metastore/past/diff.py",
-        "        committed(reads, under)\n",
-        "",
+        "        return in_hand(reads, entity, lambda: entity.id)\n",
+        "        return entity.id\n",
         f"{_TRUST} -k 'memory and (diff or revert)'",
     ),
     Fault(
