@@ -64,8 +64,6 @@ class Models(Manager[Model]):
         """Create a model, without versions. Raises EntityAlreadyExists, EntityNotFound, NotInUse."""
         return self._create(path, {}, options)
 
-    # --- reading versions
-
     def load_version(self, model: Target, number_or_alias: int | str) -> ModelVersion:
         """Return one version. Raises EntityNotFound."""
         if not isinstance(number_or_alias, str):
@@ -134,8 +132,6 @@ class Models(Manager[Model]):
             # many numbers
             size = min(left, limit - len(rows) if 2 * len(found) >= size else min(2 * size, _PAGE))
         return rows[:limit]
-
-    # --- writing them
 
     @shows_options(CallOptions)
     def add_version(

@@ -69,8 +69,6 @@ class EntityOverlay:
         key = fold(node.name) if above.fold else node.name
         return Draft(node, parent_id, kind_named(node.kind).family, key, state, record)
 
-    # --- by path
-
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path over the database and the drafts."""
         self._begin(lookups, ())
@@ -137,8 +135,6 @@ class EntityOverlay:
         self._reads.entities[last.id] = record.version
         return record._replace(chain=tuple(nodes))
 
-    # --- by id
-
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         """Return the entities with these ids, with the paths that they will have after the commit."""
         unknown = [i for i in dict.fromkeys(ids) if i not in self._drafts and i not in self._records]
@@ -186,8 +182,6 @@ class EntityOverlay:
             nodes.append(node)
             entity_id = parent_id
         return tuple(reversed(nodes))
-
-    # --- noting reads
 
     def note_guard(self, entity_id: int, scope_version: int) -> None:
         """Note the scope version of an entity, which the commit checks."""

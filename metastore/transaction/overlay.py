@@ -56,8 +56,6 @@ class Overlay(Reads):
         self.looked_back = False
         """Whether the history of an entity was read: the commit does not validate such reads."""
 
-    # --- origin
-
     @property
     def origin(self) -> Origin:
         """The origin of every entity that the transaction returns: uncommitted, until it commits."""
@@ -75,8 +73,6 @@ class Overlay(Reads):
     def is_old(self) -> bool:
         """Whether the server was restarted since the block read from it: it may have lost the rows that were read."""
         return self._origin.run != self._base.origin.run
-
-    # --- the transaction as a commit
 
     def commit_value(self, operation_id: UUID, *, writes: bool = True) -> Commit:
         """Return everything that was read and written as one commit; without ``writes``, only what was read."""
@@ -104,8 +100,6 @@ class Overlay(Reads):
             expected = {i: version for i, version in expected.items() if i not in hidden}
             guards = {i: scope for i, scope in guards.items() if i not in hidden}
         return changed(self._base, expected, guards, self.entities.name)
-
-    # --- writes
 
     def commit(self, commit: Commit) -> CommitOutcome:
         """Add a commit to the overlay."""
@@ -170,8 +164,6 @@ class Overlay(Reads):
             self._ids = self._base.reserve_ids(min(_MOST_IDS, max(_IDS, len(self._writes))))[::-1]
         return self._ids.pop()
 
-    # --- reads of entities
-
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         return self.entities.resolve(lookups)
 
@@ -205,8 +197,6 @@ class Overlay(Reads):
         self.looked_back = True
         return self._base.history(entity_id, after, limit)
 
-    # --- owned rows
-
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         return RowPage(True, [r for r in self._owned.listing(owner_id, kind) if r.name > after][:limit])
 
@@ -215,8 +205,6 @@ class Overlay(Reads):
 
     def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
         return read_owning(self, target, kinds, names)
-
-    # --- relations
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         if not isinstance(target, int):

@@ -133,8 +133,6 @@ class MemoryLeases:
 
         return self._change(look)
 
-    # --- waiting
-
     def enter(self, names: Sequence[str], owner: str) -> int:
         def change(tables: Tables, now: int) -> int:
             ticket = tables.draw("id")
@@ -153,8 +151,6 @@ class MemoryLeases:
     def may_take(self, ticket: int, names: Sequence[str]) -> bool:
         """Whether a waiter would be served at this moment."""
         return self._change(lambda tables, now: self._refused(tables, names, ticket, now) is None)
-
-    # --- staging
 
     def stage(
         self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None

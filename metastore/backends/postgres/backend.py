@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -80,8 +81,6 @@ class PostgresBackend(PostgresUpkeep):
         self._announcing = Announcing(self._rows, timeout)
         self._sender, self.notices = sending.Sender(self.pool), Waking(self.pool)
 
-    # --- commit
-
     def commit(self, commit: Commit) -> CommitOutcome:
         """Apply ``commit`` in one round trip; where there are members of the cache, announce it first."""
         alone = self._announcing.alone
@@ -98,35 +97,33 @@ class PostgresBackend(PostgresUpkeep):
         )
 
     def _commit(self, commit: Commit, may: Pass) -> CommitOutcome:
-        operation = commit.operation_id
         if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
             if commit.ticket is not None or commit.carries:
                 return self._carrying(commit, write, may)
             if isinstance(write, Insert) and write.id is None:
-                statements = [*preludes(commit), create.statement(commit, write)]
-                return self._sender.one(
-                    may.around(statements, operation), lambda row: create.outcome(commit, row), run=commit.run
-                )
+                return self._one(commit, may, [create.statement(commit, write)], partial(create.outcome, commit))
             if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
-                statements = [*preludes(commit), alter.statement(commit, write)]
-                return self._sender.one(
-                    may.around(statements, operation), lambda row: alter.outcome(commit, write, row), run=commit.run
-                )
+                return self._one(commit, may, [alter.statement(commit, write)], partial(alter.outcome, commit, write))
             if isinstance(write, Update) and (write.named is not None or exclusive.fits(commit, write)):
                 form = exclusive if write.named is None else by_name
-                return self._sender.one(
-                    may.around([*preludes(commit), *form.statements(commit, write)], operation),
-                    lambda row: form.outcome(commit, write, row),
-                    commit.patience,
-                    commit.run,
-                )
+                outcome = partial(form.outcome, commit, write)
+                return self._one(commit, may, form.statements(commit, write), outcome, commit.patience)
         if create_owned.fits(commit) and not _is_rare(commit):
-            statements = [*preludes(commit), create_owned.statement(commit)]
-            return self._sender.one(
-                may.around(statements, operation), lambda row: create_owned.outcome(commit, row), run=commit.run
-            )
+            return self._one(commit, may, [create_owned.statement(commit)], partial(create_owned.outcome, commit))
         return self._general(commit, may)
+
+    def _one(
+        self,
+        commit: Commit,
+        may: Pass,
+        own: list[Statement],
+        outcome: Callable[[Row], CommitOutcome],
+        patience: int | None = None,
+    ) -> CommitOutcome:
+        """Send a commit whose outcome is one row."""
+        statements = may.around([*preludes(commit), *own], commit.operation_id)
+        return self._sender.one(statements, outcome, patience, commit.run)
 
     def _carrying(self, commit: Commit, write: Write, may: Pass) -> CommitOutcome:
         """Apply a commit of one write that resolves intents, or that is in line."""
@@ -147,8 +144,6 @@ class PostgresBackend(PostgresUpkeep):
             told_by(commit),
         )
 
-    # --- requests that travel together
-
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
         return below.found(wanted, self._quick(below.FIND_BELOW, below.parameters(wanted)))
 
@@ -160,8 +155,6 @@ class PostgresBackend(PostgresUpkeep):
             lambda: batch.operations,
         )
         return message.written(batch, rows) if isinstance(rows, list) else rows
-
-    # --- operations that are written down, and marks
 
     def write_down(self, entry: Entry) -> CommitOutcome:
         return self._sender.one(intents.write_down_statements(entry), lambda row: intents.written_down(entry, row))
@@ -249,13 +242,8 @@ class PostgresBackend(PostgresUpkeep):
     def stats(self, since: int, limit: int) -> DatabaseStats:
         return postgres_stats(self._rows, since, limit)
 
-    # --- the rest
-
     def reserve_ids(self, count: int) -> list[int]:
-        rows = self._rows(_RESERVE, {"count": count})
-        return [row[0] for row in rows]
-
-    # --- gc
+        return [row[0] for row in self._rows(_RESERVE, {"count": count})]
 
     @property
     def leases(self) -> LeaseRows:
@@ -284,8 +272,6 @@ class PostgresBackend(PostgresUpkeep):
     def restorer(self) -> Restorer:
         return PostgresRestorer(self.pool, self._announcing)
 
-    # --- the schema
-
     def when_started(self, forget: Callable[[], None]) -> None:
         self.pool.when_started = forget
 
@@ -296,8 +282,7 @@ class PostgresBackend(PostgresUpkeep):
 
     @property
     def origin(self) -> Origin:
-        known = self._identity
-        return known if known is not None and known.run == self.pool.run else self.identify()
+        return self.known_origin or self.identify()
 
     def identify(self) -> Origin:
         """Return the feed's epoch and the database's number in its cluster; a copy by TEMPLATE has the same epoch."""

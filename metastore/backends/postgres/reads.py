@@ -155,8 +155,6 @@ class PostgresReads(Questions):
         rows = self._rows(f"SELECT s.*, ({CONFIRM}) FROM ({_READ.steps}) s", {"operation_id": operation_id})
         return [step(row[:-1]) for row in rows]
 
-    # --- the feed
-
     def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
         """A position is decided when all lower ones are: seen, or drawn by a transaction that is over.
 

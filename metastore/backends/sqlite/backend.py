@@ -67,8 +67,6 @@ class SqliteBackend(SqliteReads):
         """Each store counts as a run: between two stores, a backup of the file may be put back."""
         self._group = GroupCommit(self.pool, clock)
 
-    # --- commit
-
     def commit(self, commit: Commit) -> CommitOutcome:
         """Apply ``commit`` in one transaction."""
 
@@ -91,8 +89,6 @@ class SqliteBackend(SqliteReads):
         except DRIVER.Error as error:
             return _outcome_of(error)
         return Committed(results)
-
-    # --- operations that are written down, and marks
 
     def write_down(self, entry: Entry) -> CommitOutcome:
         return self._attempt(lambda connection, now: (intents.write_down(connection, entry, now),))
@@ -181,14 +177,10 @@ class SqliteBackend(SqliteReads):
         except DRIVER.Error as error:
             raise_read_error(error)
 
-    # --- the rest
-
     def reserve_ids(self, count: int) -> list[int]:
         sql = "UPDATE info SET last_id = last_id + ? RETURNING last_id"
         last: int = self._written(lambda connection, _: connection.execute(sql, (count,)).fetchall()[0][0])
         return list(range(last - count + 1, last + 1))
-
-    # --- gc
 
     def now(self) -> int:
         return self._clock.micros()
@@ -279,8 +271,6 @@ class SqliteBackend(SqliteReads):
 
     def restorer(self) -> Restorer:
         return SqliteRestorer(self._written)
-
-    # --- the schema
 
     @property
     def origin(self) -> Origin:

@@ -177,8 +177,6 @@ class SqliteLeases:
         parameters = {"names": json.dumps(names), "after": after, "limit": limit, "now": now}
         return now, [LeaseRow(*row) for row in self._ask(_AFTER if names is None else _BY_NAME, parameters)]
 
-    # --- waiting
-
     def enter(self, names: Sequence[str], owner: str) -> int:
         def change(connection: Any, now: int) -> int:
             ticket = next_id(connection)
@@ -201,8 +199,6 @@ class SqliteLeases:
         """Whether a waiter would be served at this moment."""
         parameters = {"names": json.dumps(names), "ticket": ticket, "now": self._clock.micros()}
         return self._refused(self._ask, parameters) is None
-
-    # --- staging
 
     def stage(
         self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None

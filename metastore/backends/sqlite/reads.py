@@ -123,8 +123,6 @@ class SqliteReads(Questions):
     def steps(self, operation_id: UUID) -> list[Step]:
         return [step(row) for row in self._rows(READ.steps, {"operation_id": str(operation_id)})]
 
-    # --- the feed
-
     def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
         """Every position is decided: numbers are drawn inside the one transaction that writes."""
         text = READ.feed_with(docs=docs, changes=changes)
