@@ -199,7 +199,6 @@ class _Step:
         return ["tree", self._shown, [[f.id, f.kind, *f.after] for f in frames]] if frames else None
 
     def _is_new(self, record: Record) -> bool:
-        """Whether the index has not shown a record."""
         if self._shown is None or record.folded:
             return True
         return self._shown != _ALL and [record.chain[-1].name, record.chain[-1].id] > list(self._shown)

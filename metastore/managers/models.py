@@ -166,8 +166,7 @@ class Models(Manager[Model]):
         seal: Seal,
         options: CallOptions,
     ) -> ModelVersion:
-        call = call_of(options)
-        actor = actor_of(self._session, call)
+        actor = actor_of(self._session, call_of(options))
 
         def attempt(view: View) -> Proposal[ModelVersion]:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
@@ -206,8 +205,7 @@ class Models(Manager[Model]):
         seal: Seal,
         options: CallOptions,
     ) -> ModelVersion:
-        call = call_of(options)
-        actor = actor_of(self._session, call)
+        actor = actor_of(self._session, call_of(options))
 
         def attempt(view: View) -> Proposal[ModelVersion] | ModelVersion:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
@@ -246,8 +244,7 @@ class Models(Manager[Model]):
         """Let an alias point to a version, even if it pointed to another one; return the version."""
         name = clean_alias(alias)
         number = positive_integer(number, "the number of a version")
-        call = call_of(options)
-        actor = actor_of(self._session, call)
+        actor = actor_of(self._session, call_of(options))
 
         def attempt(view: View) -> Proposal[ModelVersion] | ModelVersion:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)

@@ -220,7 +220,6 @@ def partition_contents(reads: Reads, table_id: int) -> dict[str, tuple[str, str 
 
 
 def _by_partition(reads: Reads, table_id: int) -> dict[str, tuple[OwnedRecord, OwnedRecord | None]]:
-    """Return each partition, and the row of statistics of its name, by name."""
     kinds = (PARTITION.name, PARTITION_STATISTIC.name)
     partitions, rows = ({r.name: r for r in reads.owned(table_id, kind, "", _ALL, ()).rows} for kind in kinds)
     return {name: (partition, rows.get(name)) for name, partition in partitions.items()}

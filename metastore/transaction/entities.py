@@ -124,7 +124,6 @@ class EntityOverlay:
         return resolved.nodes[0] if resolved.nodes else None
 
     def _record(self, nodes: list[Node]) -> Record:
-        """Return the record of the last node, noted as read."""
         last = nodes[-1]
         draft = self._drafts.get(last.id)
         if draft is not None:

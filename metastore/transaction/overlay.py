@@ -39,7 +39,7 @@ _IDS, _MOST_IDS = 32, 1000
 class Overlay(Reads):
     """The reads and the commit of a backend, on top of another: see the module."""
 
-    def __init__(self, base: Backend, clock: Clock, principal: str | None, meet: Meet | None = None) -> None:
+    def __init__(self, base: Backend, clock: Clock, principal: str | None, meet: Meet | None) -> None:
         self._base = base
         self._clock = clock
         self._principal = principal
@@ -62,7 +62,6 @@ class Overlay(Reads):
         return self._origin
 
     def identify(self) -> Origin:
-        """Read the identity of the database again."""
         return self._base.identify()
 
     def committed(self) -> None:
@@ -74,7 +73,7 @@ class Overlay(Reads):
         """Whether the server was restarted since the block read from it: it may have lost the rows that were read."""
         return self._origin.run != self._base.origin.run
 
-    def commit_value(self, operation_id: UUID, *, writes: bool = True) -> Commit:
+    def commit_value(self, operation_id: UUID, *, writes: bool) -> Commit:
         """Return everything that was read and written as one commit; without ``writes``, only what was read."""
         written = self._writes if writes else ()
         commit = self._reads.commit(operation_id, self._principal, written, lambda i: self._drafts[i].family)

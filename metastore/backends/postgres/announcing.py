@@ -175,7 +175,7 @@ class Announcing:
         return outcome
 
     def _looked(self) -> Pass | None:
-        """Return the pass of each commit if there are no members.
+        """Return the pass of each commit without members.
 
         The generation is read first: see members.ANY_MEMBERS.
         """

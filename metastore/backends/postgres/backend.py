@@ -57,7 +57,7 @@ from metastore.port.records import Marked, Origin, Pending, Record, Step, Turn
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
-from metastore.port.tickets import NOBODY, Line
+from metastore.port.tickets import LONGEST_GAP, NOBODY, Line
 from metastore.port.writes import Insert, Update, Write
 from metastore.urls import Url
 
@@ -192,14 +192,16 @@ class PostgresBackend(PostgresUpkeep):
                 raise BackendUnavailable("another server answers now, which has not applied the change; call again")
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
-        return int(self._quick(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
+        parameters = {"ids": plain(ids), "patience": round(patience * 1_000_000)}
+        return int(self._quick(tickets.QUEUE, parameters)[0][0])
 
     def line(self, ids: Sequence[int], ticket: int | None) -> Line:
         return tickets.line(self._quick(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
         told = told_by_leaving(ids, ticket) if gap == 0 else None  # during the others' turn, no ticket is next
-        return bool(self._quick(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap), told))
+        parameters = {"ids": plain(ids), "own": ticket, "gap": min(round(gap * 1_000_000), LONGEST_GAP)}
+        return bool(self._quick(tickets.LEAVE, parameters, told))
 
     def help(self, help: Help) -> CommitOutcome:
         operations = [one.operation_id for one in help.resolutions]

@@ -190,9 +190,6 @@ class PostgresReads(Questions):
                 return known, steps
         return _Decided(None), steps
 
-    def steps_at(self, positions: Sequence[int]) -> list[Step]:
-        return [step(row) for row in self._quick(_READ.steps_at, {"ids": list(positions)})]
-
     def watermark(self) -> Watermark:
         """Read the position first: a transaction that drew a lower one had its id before this one draws its own."""
         ((position,),) = self._rows(_LAST_POSITION, {})
