@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
-from metastore.backends.looker import Looker
 from metastore.backends.memory.tables import Tables, Work
 from metastore.clock import Clock
 from metastore.port.commit import Conflicted, Unknown
@@ -18,6 +17,7 @@ from metastore.port.leases import (
     STAGED,
     Fenced,
     LeaseRow,
+    Looker,
     Mirror,
     Staged,
     Take,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -97,33 +96,35 @@ class PostgresBackend(PostgresUpkeep):
         )
 
     def _commit(self, commit: Commit, may: Pass) -> CommitOutcome:
+        operation = commit.operation_id
         if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
             if commit.ticket is not None or commit.carries:
                 return self._carrying(commit, write, may)
             if isinstance(write, Insert) and write.id is None:
-                return self._one(commit, may, [create.statement(commit, write)], partial(create.outcome, commit))
+                statements = [*preludes(commit), create.statement(commit, write)]
+                return self._sender.one(
+                    may.around(statements, operation), lambda row: create.outcome(commit, row), run=commit.run
+                )
             if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
-                return self._one(commit, may, [alter.statement(commit, write)], partial(alter.outcome, commit, write))
+                statements = [*preludes(commit), alter.statement(commit, write)]
+                return self._sender.one(
+                    may.around(statements, operation), lambda row: alter.outcome(commit, write, row), run=commit.run
+                )
             if isinstance(write, Update) and (write.named is not None or exclusive.fits(commit, write)):
                 form = exclusive if write.named is None else by_name
-                outcome = partial(form.outcome, commit, write)
-                return self._one(commit, may, form.statements(commit, write), outcome, commit.patience)
+                return self._sender.one(
+                    may.around([*preludes(commit), *form.statements(commit, write)], operation),
+                    lambda row: form.outcome(commit, write, row),
+                    commit.patience,
+                    commit.run,
+                )
         if create_owned.fits(commit) and not _is_rare(commit):
-            return self._one(commit, may, [create_owned.statement(commit)], partial(create_owned.outcome, commit))
+            statements = [*preludes(commit), create_owned.statement(commit)]
+            return self._sender.one(
+                may.around(statements, operation), lambda row: create_owned.outcome(commit, row), run=commit.run
+            )
         return self._general(commit, may)
-
-    def _one(
-        self,
-        commit: Commit,
-        may: Pass,
-        own: list[Statement],
-        outcome: Callable[[Row], CommitOutcome],
-        patience: int | None = None,
-    ) -> CommitOutcome:
-        """Send a commit whose outcome is one row."""
-        statements = may.around([*preludes(commit), *own], commit.operation_id)
-        return self._sender.one(statements, outcome, patience, commit.run)
 
     def _carrying(self, commit: Commit, write: Write, may: Pass) -> CommitOutcome:
         """Apply a commit of one write that resolves intents, or that is in line."""
@@ -284,7 +285,8 @@ class PostgresBackend(PostgresUpkeep):
 
     @property
     def origin(self) -> Origin:
-        return self.known_origin or self.identify()
+        known = self._identity
+        return known if known is not None and known.run == self.pool.run else self.identify()
 
     def identify(self) -> Origin:
         """Return the feed's epoch and the database's number in its cluster; a copy by TEMPLATE has the same epoch."""

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from metastore.backends.looker import Looker
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql.dialect import Fetch
 from metastore.backends.sqlite.checks import take_row
@@ -25,6 +24,7 @@ from metastore.port.leases import (
     STAGED,
     Fenced,
     LeaseRow,
+    Looker,
     Mirror,
     Staged,
     Take,
