@@ -121,7 +121,7 @@ class Entries:
             self._forget(key, entry)
 
     def _forget(self, key: Hashable, entry: Entry) -> None:
-        """Remove an answer that is no longer kept from the indexes."""
+        """Remove an answer that is not kept any more from the indexes."""
         for index, at in self._places(entry):
             keys = index.get(at)
             if keys is not None:

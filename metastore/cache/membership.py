@@ -114,7 +114,7 @@ class Member:
             self._wake.wake()
 
     def join_again(self) -> None:
-        """End the lease, and make the thread join again: answers that were read until now are no longer valid."""
+        """End the lease, and make the thread join again: answers that were read until now become invalid."""
         if not self.is_of_this_process:
             return  # it ended with the fork, and the parent's thread may have held the lock
         with self._moving:

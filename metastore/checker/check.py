@@ -56,7 +56,7 @@ class Checked:
 
     @property
     def clean(self) -> bool:
-        """Whether there are no findings, and no client's records are missing."""
+        """Whether the check found nothing, and no client's records are missing."""
         return not self.counts and not self.missing
 
 

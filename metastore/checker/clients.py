@@ -36,7 +36,7 @@ def records_by_client(operations: DataFrame) -> dict[str, int]:
 def missing_records(
     facts: Mapping[str, Any], recorded: Mapping[str, int], operations: DataFrame, events: DataFrame
 ) -> tuple[str, ...]:
-    """Return a sentence for each client whose records are missing, and one sentence if there are no records at all.
+    """Return a sentence for each client whose records are missing, and one sentence if all records are missing.
 
     ``recorded`` is how many ``operations`` each client has. ``events`` come from the run: they show which clients have
     written, with or without records.

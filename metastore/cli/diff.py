@@ -22,7 +22,7 @@ _STYLES = {"+": "green", "-": "red", "~": "yellow"}
 
 
 class Difference(NamedTuple):
-    """One value that differs. ``before`` or ``after`` is None if there is no value on that side."""
+    """One value that differs. ``before`` or ``after`` is None if that side has no value."""
 
     sign: str
     path: tuple[str, ...]

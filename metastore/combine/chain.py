@@ -80,8 +80,6 @@ class Chain:
         self.unfit: ForgetfulMap[float] = ForgetfulMap()
         """The functions that have cut a chain, and the time until which each goes alone."""
 
-    # --- taking part
-
     @property
     def is_open(self) -> bool:
         """Whether an alter waits for the chain."""
@@ -158,8 +156,6 @@ class Chain:
         # a function that has had its turn is never elected
         answer: Answer = self.lane.result(seat.handle, unanswered, lambda _: _tells_nothing)
         return answer
-
-    # --- a chain
 
     def lead(self, seat: Seat, step: Commit, base: Record, seen: Pending | None, ticket: OwnTicket | None) -> Answer:
         """Commit a leader's step with the waiting callers. ALONE: no other caller waits, and it goes alone.

@@ -1,6 +1,6 @@
 """Select changes of the feed, and wait for more.
 
-Waiting means asking again: soon after a change, and every second if there is no change for a while. A hint from a
+Waiting means asking again: soon after a change, and every second after a while without changes. A hint from a
 process that writes ends a pause (:mod:`metastore.feed.hints`). Hints are not needed for correctness.
 """
 

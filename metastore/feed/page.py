@@ -32,7 +32,7 @@ def changes_page(
 ) -> Page[Change]:
     """Return the changes after a position: of these kinds, of ``under``, and of entities below it at the time.
 
-    ``next_token`` is a position, for ``after``; None: there are no more changes at present. If the wanted changes are
+    ``next_token`` is a position, for ``after``; None: no more changes at present. If the wanted changes are
     rare, a page may have few or no items, but a token: it stops after it has read many changes. Raises InvalidArgument;
     EntityNotFound if nothing is at the path ``under``, and there are no more changes below it.
     """

@@ -34,7 +34,7 @@ _USERS: Final = 1_000
 _THEMSELVES: Final = ("user", "group", "role")
 """A user sees itself, its groups and its roles, whatever is granted."""
 _CHILD: Final = -1
-"""The id that stands for any child, in decisions about many children."""
+"""The id of any child, in decisions about many children."""
 
 
 class Who(NamedTuple):

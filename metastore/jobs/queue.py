@@ -2,7 +2,7 @@
 
 All jobs are read once. After that each look costs one read of the feed, however many jobs have ended, and one read for
 each new job. The jobs of a metalake that is enabled or restored are read once more. When a metalake is disabled or
-dropped, the jobs are listed again, and the queue forgets those that are no longer there.
+dropped, the jobs are listed again, and the queue forgets those that are gone.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class DocField:
         return doc[self.name]
 
     def absent(self) -> Any:
-        """Return the JSON value for a document without this field: the default, or None if there is no default."""
+        """Return the JSON value for a document without this field: the default, or None without a default."""
         return None if self.default is REQUIRED else self.check(self.default, {}, {})
 
 

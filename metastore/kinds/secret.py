@@ -8,7 +8,7 @@ calls it.
 A *sealed* value is encrypted (:mod:`metastore.secrets`). A document holds ``secret:sealed:KEY:CIPHERTEXT``; KEY is the
 number of its data key. Readers see a *handle*, ``secret:sealed:KEY:FINGERPRINT``, which identifies the ciphertext and
 reveals nothing about it. If a handle is written back, the property keeps the sealed value that has this handle. If
-there is no such value, the handle itself is stored: the secret is not in this database, and must be set again.
+it has no such value, the handle itself is stored: the secret is not in this database, and must be set again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 PREFIX: Final = "secret:"
-"""The prefix of a stored value that stands for a secret."""
+"""The prefix of a stored value that represents a secret."""
 SEALED: Final = "secret:sealed:"
 """The prefix of a sealed value, and of its handle."""
 REDACTED: Final = "secret:redacted"
@@ -61,7 +61,7 @@ _LARGEST: Final = 1 << 16
 
 
 class Secret(str):
-    """A property's value that stands for a secret: a reference such as ``env:NAME``, or a handle ``sealed:…``."""
+    """A property's value that represents a secret: a reference such as ``env:NAME``, or a handle ``sealed:…``."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ def stored(value: object) -> object:
 
 
 def as_secret(value: str) -> Secret | None:
-    """Return the secret that a stored value stands for; None: it is plain text."""
+    """Return the secret that a stored value represents; None: it is plain text."""
     if not value.startswith(PREFIX):
         return None
     if value.startswith(SEALED):

@@ -1,6 +1,6 @@
 """Stage work outside the store, where no reader sees it, and publish it in one commit under the lease.
 
-A late holder may still produce files. A value that it stages is refused, or belongs to a token that is no longer valid.
+A late holder may still produce files. A value that it stages is refused, or belongs to a token that has become invalid.
 No commit can publish such a value, no reader sees it, and gc hands it over for removal.
 """
 

@@ -70,7 +70,7 @@ class LoadTest:
 
     @property
     def clean(self) -> bool:
-        """Whether there are no findings, no missing records of a client, and no broken promises."""
+        """Whether the runs have no findings, no missing records of a client, and no broken promises."""
         return not any(run.findings or run.checked.missing for run in self.runs)
 
 

@@ -21,7 +21,7 @@ from metastore.managers.secrets.sealing import as_seen, fresh_seal, seal_of_cata
 from metastore.managers.target import Target
 from metastore.names import clean_name
 from metastore.operation.perform import perform
-from metastore.operation.request import Call, Proposal, Request, View
+from metastore.operation.request import Attempt, Call, Proposal, Request, View
 from metastore.operation.seals import Seal, Stale
 from metastore.operation.session import ManagerSession
 from metastore.port.records import Node
@@ -89,30 +89,26 @@ class _Writer:
         def attempt(view: View) -> Proposal[int] | int:
             return create_chunk(view, chunk, self.kind, self._parents, self.if_exists)
 
-        request = Request[int](
-            verb="create_many",
-            what=lambda: f"create {len(chunk)} of kind {self.kind.name}",
-            attempt=attempt if self.seal is None else self.seal.guarding(attempt),
-            replay=len,
-            arguments=tuple,
-        )
         try:
-            return perform(self.session, request, self.call)
+            return self._perform(len(chunk), attempt if self.seal is None else self.seal.guarding(attempt))
         except Stale:
             message = "the catalog's declaration of secrets has changed meanwhile; run it again with if_exists='return'"
             raise VersionConflict(self.kind.name, None, None, message) from None
 
     def write_nothing(self) -> None:
         """Check the lease of a call without rows. Raises LeaseLost."""
+        if self.call.lease is not None:
+            self._perform("none", lambda _: 0)
+
+    def _perform(self, count: object, attempt: Attempt[int]) -> int:
         request = Request[int](
             verb="create_many",
-            what=lambda: f"create none of kind {self.kind.name}",
-            attempt=lambda _: 0,
+            what=lambda: f"create {count} of kind {self.kind.name}",
+            attempt=attempt,
             replay=len,
             arguments=tuple,
         )
-        if self.call.lease is not None:
-            perform(self.session, request, self.call)
+        return perform(self.session, request, self.call)
 
     def _sealing(self, properties: object) -> Seal:
         """Return the seal that encrypts a row. The settings are read once, for all rows."""

@@ -49,7 +49,7 @@ _BEYOND: Final = "\U0010ffff" * 256
 """A text that sorts after every name."""
 _ROOT: Final = Container(ROOT_ID, "root", False)
 _OTHERWISE: Final = ("env:", "file:", "sealed:", "redacted", "secret:")
-"""The prefixes of values that may stand for a secret."""
+"""The prefixes of values that may be secrets."""
 
 
 @dataclass(frozen=True)

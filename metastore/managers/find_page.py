@@ -136,8 +136,6 @@ class _Step:
     def _is_over(self) -> bool:
         return len(self.found) >= self._size or (self._has_moved and self._session.clock.monotonic() >= self._ends)
 
-    # --- the index of names
-
     def _names(self, after: tuple[str, int]) -> list[Any] | None:
         place, search = after, self._looking.names(after)
         while not self._is_over():
@@ -156,8 +154,6 @@ class _Step:
             return ["names", list(place if self._session.access is not None else search.after)]
         self._shown = [*place]
         return self._tree(self._top())
-
-    # --- the tree
 
     def _top(self) -> list[_Frame]:
         scope = self._wanted.scope
@@ -203,7 +199,6 @@ class _Step:
         return ["tree", self._shown, [[f.id, f.kind, *f.after] for f in frames]] if frames else None
 
     def _is_new(self, record: Record) -> bool:
-        """Whether the index has not shown a record."""
         if self._shown is None or record.folded:
             return True
         return self._shown != _ALL and [record.chain[-1].name, record.chain[-1].id] > list(self._shown)
@@ -237,8 +232,6 @@ class _Step:
         if not self._wanted.recursive or not kind_named(node.kind).container or not self._kinds(node.kind):
             return False
         return self._shown != _ALL or node.fold or node.kind == "metalake"
-
-    # --- the matches
 
     def _look(self, record: Record) -> None:
         entity = kind_named(record.chain[-1].kind).entity(record, self._origin)

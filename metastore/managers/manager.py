@@ -57,8 +57,6 @@ class Manager(Generic[E]):
         self._kind = kind
         self._reader = Reader[E](session, kind)
 
-    # --- creating
-
     def _own(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of the kind among the arguments of a ``create``."""
         return {name: given[name] for name, field in self._kind.entity.doc_fields.items() if field.given}
@@ -82,8 +80,6 @@ class Manager(Generic[E]):
         """
         known_keywords(options, BULK_OPTIONS)
         return bulk.create_many(self._session, self._kind, parent, rows, if_exists, call_from(options))
-
-    # --- reading
 
     def load(self, target: Target, *, version: int | None = None) -> E:
         """Return the entity as it is now, or as it was at ``version``. Raises EntityNotFound."""
@@ -163,8 +159,6 @@ class Manager(Generic[E]):
         Without a ``token``, the page begins after the version ``after``.
         """
         return histories.history_page(self._session, self._kind, target, size, token, after)
-
-    # --- changing
 
     @shows_options(CallOptions)
     def alter(

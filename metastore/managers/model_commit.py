@@ -56,7 +56,7 @@ class SeenModel:
     def missing(self, number_or_alias: int | str) -> EntityNotFound:
         """Return the error for a missing version."""
         what = f"version {number_or_alias}" if isinstance(number_or_alias, int) else f"alias {shown(number_or_alias)}"
-        path = format_path([*[node.name for node in self.nodes], str(number_or_alias)])
+        path = format_path((*self._names, str(number_or_alias)))
         return EntityNotFound(path, f"the model {self.path} has no {what}; see models.versions()")
 
 
@@ -116,7 +116,7 @@ class ModelEdit(SeenModel):
             return True
         doc = self._there[number].doc
         made = bound_changes(changes, self.nodes[-1].id, doc)
-        text = altered(doc, (*[node.name for node in self.nodes], str(number)), made)
+        text = altered(doc, (*self._names, str(number)), made)
         if text is None:
             return False
         self._docs[number], self._said[number], self._touched[number] = json.loads(text), made, "alter"
@@ -159,7 +159,7 @@ class ModelEdit(SeenModel):
 
     def _write(self, number: int, action: str) -> Put | Delete:
         owner, kind, name, there = self.nodes[-1].id, MODEL_VERSION.name, str(number), self._there.get(number)
-        path = format_path([*[node.name for node in self.nodes], name])
+        path = format_path((*self._names, name))
         before, after = (None if action == "create" else path), (None if action == "drop" else path)
         event = Event(kind, action, before, after, dump_changes(self._said.get(number, ()), self._names))
         row_id, version = (0, 0) if there is None else (there.id, there.version)
@@ -168,7 +168,7 @@ class ModelEdit(SeenModel):
         return Put(owner, kind, name, version, self._text(number), event, row_id)
 
     def _text(self, number: int) -> str:
-        return dump(self._docs[number], (*[node.name for node in self.nodes], str(number)))
+        return dump(self._docs[number], (*self._names, str(number)))
 
     def version(self, number: int, results: Results, actor: str | None) -> ModelVersion:
         """Return a version as the commit left it; without results, as it is now."""

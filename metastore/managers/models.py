@@ -64,8 +64,6 @@ class Models(Manager[Model]):
         """Create a model, without versions. Raises EntityAlreadyExists, EntityNotFound, NotInUse."""
         return self._create(path, {}, options)
 
-    # --- reading versions
-
     def load_version(self, model: Target, number_or_alias: int | str) -> ModelVersion:
         """Return one version. Raises EntityNotFound."""
         if not isinstance(number_or_alias, str):
@@ -135,8 +133,6 @@ class Models(Manager[Model]):
             size = min(left, limit - len(rows) if 2 * len(found) >= size else min(2 * size, _PAGE))
         return rows[:limit]
 
-    # --- writing them
-
     @shows_options(CallOptions)
     def add_version(
         self,
@@ -170,8 +166,7 @@ class Models(Manager[Model]):
         seal: Seal,
         options: CallOptions,
     ) -> ModelVersion:
-        call = call_of(options)
-        actor = actor_of(self._session, call)
+        actor = actor_of(self._session, call_of(options))
 
         def attempt(view: View) -> Proposal[ModelVersion]:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
@@ -210,8 +205,7 @@ class Models(Manager[Model]):
         seal: Seal,
         options: CallOptions,
     ) -> ModelVersion:
-        call = call_of(options)
-        actor = actor_of(self._session, call)
+        actor = actor_of(self._session, call_of(options))
 
         def attempt(view: View) -> Proposal[ModelVersion] | ModelVersion:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)
@@ -250,8 +244,7 @@ class Models(Manager[Model]):
         """Let an alias point to a version, even if it pointed to another one; return the version."""
         name = clean_alias(alias)
         number = positive_integer(number, "the number of a version")
-        call = call_of(options)
-        actor = actor_of(self._session, call)
+        actor = actor_of(self._session, call_of(options))
 
         def attempt(view: View) -> Proposal[ModelVersion] | ModelVersion:
             edit = ModelEdit(view, self._kind, model, self._session.in_transaction)

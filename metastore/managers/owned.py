@@ -34,13 +34,13 @@ from metastore.managers.target import Target, check_standing, find
 from metastore.names import clean_name, format_path
 from metastore.operation.guards import check_in_use, guards_of
 from metastore.operation.kept_result import entity_at
-from metastore.operation.request import Attempt, Call, Proposal, Results, View, the_result
+from metastore.operation.request import Proposal, Results, View, the_result
 from metastore.operation.seals import NO_SEAL, Seal
 from metastore.operation.session import ManagerSession
 from metastore.operation.timed import timed, timing
 from metastore.port.backend import Guards, Reads
 from metastore.port.conditions import Absent, Expect, Read
-from metastore.port.records import Node, OwnedRecord, RowPage, Step
+from metastore.port.records import Node, OwnedRecord, RowPage
 from metastore.port.unreadable import Unreadable, check_unreadable, kept, naming
 from metastore.port.writes import Delete, Event, Put
 
@@ -55,8 +55,6 @@ class OwnedManager(Generic[O]):
         self._session = session
         self._kind = kind
         self._owner = owner
-
-    # --- reading
 
     def list(self, owner: Target, *, page_size: int = 1000, unreadable: Unreadable | None = None) -> Iterator[O]:
         """Yield the owner's rows, by name. Raises EntityNotFound for a missing owner.
@@ -135,8 +133,6 @@ class OwnedManager(Generic[O]):
             return False
         return True
 
-    # --- writing
-
     def _document(self, name: str, comment: object, properties: object, fields: Mapping[str, Any]) -> Row:
         name = clean_name(name)
         return Row(name, dump(self._kind.document(comment, properties, fields), (name,)))
@@ -171,29 +167,17 @@ class OwnedManager(Generic[O]):
 
             return Proposal(guards_of(nodes), (write,), finish)
 
-        return self._run(
-            "create",
-            seal.guarding(attempt),
+        return mutate(
+            self._session,
+            self._kind,
             call,
+            "create",
             owner,
-            row.name,
+            seal.guarding(attempt),
             lambda steps: cast(O, entity_at(steps[0])),
             lambda: [with_properties(json.loads(row.doc), secrets) if secrets else row.doc],
+            name=row.name,
         )
-
-    def _run(
-        self,
-        verb: str,
-        attempt: Attempt[T],
-        call: Call,
-        owner: Target,
-        name: str,
-        replay: Callable[[Sequence[Step]], T],
-        arguments: Callable[[], Any],
-    ) -> T:
-        """Run a mutation of a row."""
-        session, kind = self._session, self._kind
-        return mutate(session, kind, call, verb, owner, attempt, replay, arguments, name=name)
 
     @shows_options(CallOptions)
     def put_many(
@@ -250,14 +234,16 @@ class OwnedManager(Generic[O]):
                 guards[-1] = replace(guards[-1], exclusive=True)
             return Proposal(tuple(guards), tuple(writes), len, reads=reads)
 
-        return self._run(
-            "write",
-            seal.guarding(attempt),
+        return mutate(
+            self._session,
+            self._kind,
             call_of(options),
+            "write",
             owner,
-            ", ".join(names[:3]),
+            seal.guarding(attempt),
             len,
             lambda: [wanted, unwanted],
+            name=", ".join(names[:3]),
         )
 
     def _kept(
@@ -316,7 +302,8 @@ class OwnedManager(Generic[O]):
             write = Delete(nodes[-1].id, self._kind.name, name, record.version, event, record.id)
             return Proposal(guards_of(nodes), (write,), lambda _: True)
 
-        return self._run("drop", attempt, call_of(options), owner, name, lambda _: True, tuple)
+        call = call_of(options)
+        return mutate(self._session, self._kind, call, "drop", owner, attempt, lambda _: True, name=name)
 
     def place(self, view: View, owner: Target, name: str) -> tuple[tuple[Node, ...], str]:
         """Return the owner's nodes, itself last, and the row's path."""

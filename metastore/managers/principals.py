@@ -134,16 +134,8 @@ class Roles(Manager[Role]):
         """
         value = f"{_effect(effect)}:{known_privilege(privilege)}"
         made = self._grants.relate(WantedRelation(end_of(role, ("role",)), end_of(on, (), kind), value), options)
-        return Grant(
-            id=made.id,
-            role=made.target_path,
-            privilege=privilege,
-            effect=effect,
-            kind=made.kind,
-            path=made.path,
-            created_by=made.created_by,
-            created_at=made.created_at,
-        )
+        audit = (made.created_by, made.created_at)
+        return Grant(made.id, made.target_path, privilege, effect, made.kind, made.path, *audit)
 
     @shows_options(CallOptions)
     def revoke(

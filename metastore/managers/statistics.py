@@ -19,6 +19,7 @@ from metastore.kinds.partition_statistic import PARTITION_STATISTIC, PartitionSt
 from metastore.kinds.registry import KINDS
 from metastore.kinds.statistic import STATISTIC, Statistic
 from metastore.kinds.table.kind import TABLE
+from metastore.managers.mutation import mutate
 from metastore.managers.options import CallOptions, call_of, shows_options
 from metastore.managers.owned import OwnedManager
 from metastore.managers.owned_rows import Row
@@ -50,8 +51,6 @@ class Statistics(OwnedManager[Statistic]):
     def row(self, name: str, values: Mapping[str, Any]) -> Row:
         """Return a statistic of a tool, for ``put_many``: a set of figures under a reserved name."""
         return self._document(name, None, {}, {"values": values})
-
-    # --- users' values
 
     @shows_options(CallOptions)
     def set(
@@ -137,8 +136,6 @@ class Statistics(OwnedManager[Statistic]):
             raise InvalidArgument(f"statistics are of a {', a '.join(_MEASURED)}, not of {shown(kind)}")
         return OwnedManager(self._session, STATISTIC, KINDS[kind])
 
-    # --- partitions
-
     def _merge(self, table: Target, partition: str, change: Any, arguments: Any, options: CallOptions) -> int:
         """Apply ``change`` to the values of a partition; return how many values it removed."""
         rows = OwnedManager[PartitionStatistic](self._session, PARTITION_STATISTIC, TABLE)
@@ -159,7 +156,8 @@ class Statistics(OwnedManager[Statistic]):
             writes = tuple(_writes(rows, nodes[-1].id, partition, doc, path, row, stale=not _fits(there, row)))
             return Proposal(guards_of(nodes), writes, lambda _: max(0, len(before) - len(after)))
 
-        return rows._run("write", attempt, call_of(options), table, partition, len, lambda: arguments)  # noqa: SLF001  (the same class)
+        session, kind, call = self._session, PARTITION_STATISTIC, call_of(options)
+        return mutate(session, kind, call, "write", table, attempt, len, lambda: arguments, name=partition)
 
 
 def _values(partition: OwnedRecord | None, row: OwnedRecord | None) -> dict[str, Any]:
@@ -210,7 +208,7 @@ def revert_partition_statistics(session: ManagerSession, table: Entity, then: Re
                 writes += _writes(rows, table_id, name, was.doc, path, row, stale=there is None)
         return Proposal(guards_of(nodes), tuple(writes), lambda _: None) if writes else None
 
-    rows._run("revert", attempt, call_of({}), table, "", lambda _: None, tuple)  # noqa: SLF001  (the same class)
+    mutate(session, PARTITION_STATISTIC, call_of({}), "revert", table, attempt, lambda _: None, name="")
 
 
 def partition_contents(reads: Reads, table_id: int) -> dict[str, tuple[str, str | None]]:
@@ -221,7 +219,6 @@ def partition_contents(reads: Reads, table_id: int) -> dict[str, tuple[str, str 
 
 
 def _by_partition(reads: Reads, table_id: int) -> dict[str, tuple[OwnedRecord, OwnedRecord | None]]:
-    """Return each partition, and the row of statistics of its name, by name."""
     kinds = (PARTITION.name, PARTITION_STATISTIC.name)
     partitions, rows = ({r.name: r for r in reads.owned(table_id, kind, "", _ALL, ()).rows} for kind in kinds)
     return {name: (partition, rows.get(name)) for name, partition in partitions.items()}

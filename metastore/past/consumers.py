@@ -100,7 +100,7 @@ class Consumer:
         return Lag(count, 0.0 if oldest is None else max(0.0, (backend.now() - oldest) / 1e6))
 
     def read(self, limit: int = 500, unreadable: Unreadable | None = None) -> list[Change]:
-        """Return the next changes, at most ``limit``; []: there are no more at present.
+        """Return the next changes, at most ``limit``; []: no more at present.
 
         This does not move the position.
 
@@ -190,7 +190,7 @@ class Consumer:
     ) -> int:
         """Call ``fn(tx, changes)`` with the next changes; commit its writes and the new position in one commit.
 
-        Return the number of changes; 0: there are no more at present, and ``fn`` was not called. ``fn`` may run several
+        Return the number of changes; 0: no more at present, and ``fn`` was not called. ``fn`` may run several
         times, as in ``store.run``. The changes that it makes appear in the feed, too. With a ``lease``, only the
         instance that holds it can commit. Raises LeaseLost if the lease is lost (acquire it again), VersionConflict if
         another instance was faster (call again); then nothing of this call is written. Also raises the errors of

@@ -28,7 +28,7 @@ class Guard:
     scope_version: int
     exclusive: bool = False
     bump: bool = False
-    """The commit raises the scope version: a decision about rights that rests on the old one is no longer valid.
+    """The commit raises the scope version: a decision about rights that rests on the old one becomes invalid.
 
     With ``exclusive`` only.
     """

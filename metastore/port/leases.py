@@ -7,12 +7,15 @@ since 1970 by the database's clock, and durations.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from metastore.clock import Clock
+from metastore.deadlines import remaining
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.conditions import LeaseToken
 
@@ -121,6 +124,20 @@ class Waker(Protocol):
 
     def wait(self, seconds: float) -> None:
         """Return after ``seconds``, or earlier when something changed that may concern the waiter."""
+
+
+class Looker:
+    """The waker of a backend that wakes nobody: it looks again and again, after each ``pause`` (seconds)."""
+
+    def __init__(self, clock: Clock, may_take: Callable[[], bool], pause: Callable[[], float]) -> None:
+        self._clock, self._may_take, self._pause = clock, may_take, pause
+
+    def wait(self, seconds: float) -> None:
+        ends = self._clock.monotonic() + min(seconds, ALIVE / 3_000_000)
+        while (left := min(ends - self._clock.monotonic(), remaining(self._clock, math.inf))) > 0:
+            if self._may_take():
+                return
+            self._clock.sleep(min(left, self._pause()))
 
 
 class LeaseRows(Protocol):

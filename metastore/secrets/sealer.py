@@ -97,7 +97,7 @@ class Sealed(str):
         return self._sealer.bind(self._name, self._value, self._number, entity_id)
 
     def expected(self, entity_id: int, before: object) -> str:
-        """Return the stored text that ``expected=`` with this value stands for.
+        """Return the stored text that ``expected=`` with this value means.
 
         Raises InvalidArgument for a caller that may not compare.
         """

@@ -143,7 +143,7 @@ class _Watched(asyncio.Protocol):
         return bool(self.pipeline) or self._stage() not in (_HEADER, _BODY)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse bytes that are no request."""
+        """Refuse bytes that are not a request."""
         if self._is_answering():
             self.cut()
         else:

@@ -1,7 +1,7 @@
 """The Spark context of a crawl or a load test: the running one, else a new one that is stopped at the end.
 
 A new one needs no environment variable: it looks for Java, the workers run this Python with this ``metastore``, and a
-local master listens on 127.0.0.1 only. There is no web page, and the output of the JVM goes to a file that is shown
+local master listens on 127.0.0.1 only. It serves no web page, and the output of the JVM goes to a file that is shown
 only when Spark does not start. On a cluster (``spark://…``) ``metastore`` must be installed where the workers run. Only
 the RDD interface is used, so that no SQL session is started.
 """

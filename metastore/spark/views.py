@@ -37,7 +37,7 @@ __all__ = ["Registered", "read", "register"]
 class Registered:
     """A table or view of the catalog, and its temporary view in Spark.
 
-    ``reason`` says why it cannot be read; then there is no temporary view of this name.
+    ``reason`` says why it cannot be read; then no temporary view has this name.
     """
 
     path: str

@@ -69,8 +69,6 @@ class EntityOverlay:
         key = fold(node.name) if above.fold else node.name
         return Draft(node, parent_id, kind_named(node.kind).family, key, state, record)
 
-    # --- by path
-
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         """Follow each path over the database and the drafts."""
         self._begin(lookups, ())
@@ -126,7 +124,6 @@ class EntityOverlay:
         return resolved.nodes[0] if resolved.nodes else None
 
     def _record(self, nodes: list[Node]) -> Record:
-        """Return the record of the last node, noted as read."""
         last = nodes[-1]
         draft = self._drafts.get(last.id)
         if draft is not None:
@@ -136,8 +133,6 @@ class EntityOverlay:
         record, _ = self._records[last.id]
         self._reads.entities[last.id] = record.version
         return record._replace(chain=tuple(nodes))
-
-    # --- by id
 
     def by_id(self, ids: Sequence[int]) -> list[Known | None]:
         """Return the entities with these ids, with the paths that they will have after the commit."""
@@ -186,8 +181,6 @@ class EntityOverlay:
             nodes.append(node)
             entity_id = parent_id
         return tuple(reversed(nodes))
-
-    # --- noting reads
 
     def note_guard(self, entity_id: int, scope_version: int) -> None:
         """Note the scope version of an entity, which the commit checks."""

@@ -227,7 +227,7 @@ class InLine:
             self.over()
 
     def over(self) -> None:
-        """Leave the line: there are no more runs."""
+        """Leave the line: the last run is over."""
         try:
             self.leave()
         finally:

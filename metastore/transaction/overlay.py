@@ -39,7 +39,7 @@ _IDS, _MOST_IDS = 32, 1000
 class Overlay(Reads):
     """The reads and the commit of a backend, on top of another: see the module."""
 
-    def __init__(self, base: Backend, clock: Clock, principal: str | None, meet: Meet | None = None) -> None:
+    def __init__(self, base: Backend, clock: Clock, principal: str | None, meet: Meet | None) -> None:
         self._base = base
         self._clock = clock
         self._principal = principal
@@ -56,15 +56,12 @@ class Overlay(Reads):
         self.looked_back = False
         """Whether the history of an entity was read: the commit does not validate such reads."""
 
-    # --- origin
-
     @property
     def origin(self) -> Origin:
         """The origin of every entity that the transaction returns: uncommitted, until it commits."""
         return self._origin
 
     def identify(self) -> Origin:
-        """Read the identity of the database again."""
         return self._base.identify()
 
     def committed(self) -> None:
@@ -76,9 +73,7 @@ class Overlay(Reads):
         """Whether the server was restarted since the block read from it: it may have lost the rows that were read."""
         return self._origin.run != self._base.origin.run
 
-    # --- the transaction as a commit
-
-    def commit_value(self, operation_id: UUID, *, writes: bool = True) -> Commit:
+    def commit_value(self, operation_id: UUID, *, writes: bool) -> Commit:
         """Return everything that was read and written as one commit; without ``writes``, only what was read."""
         written = self._writes if writes else ()
         commit = self._reads.commit(operation_id, self._principal, written, lambda i: self._drafts[i].family)
@@ -104,8 +99,6 @@ class Overlay(Reads):
             expected = {i: version for i, version in expected.items() if i not in hidden}
             guards = {i: scope for i, scope in guards.items() if i not in hidden}
         return changed(self._base, expected, guards, self.entities.name)
-
-    # --- writes
 
     def commit(self, commit: Commit) -> CommitOutcome:
         """Add a commit to the overlay."""
@@ -170,8 +163,6 @@ class Overlay(Reads):
             self._ids = self._base.reserve_ids(min(_MOST_IDS, max(_IDS, len(self._writes))))[::-1]
         return self._ids.pop()
 
-    # --- reads of entities
-
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
         return self.entities.resolve(lookups)
 
@@ -205,8 +196,6 @@ class Overlay(Reads):
         self.looked_back = True
         return self._base.history(entity_id, after, limit)
 
-    # --- owned rows
-
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         return RowPage(True, [r for r in self._owned.listing(owner_id, kind) if r.name > after][:limit])
 
@@ -215,8 +204,6 @@ class Overlay(Reads):
 
     def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
         return read_owning(self, target, kinds, names)
-
-    # --- relations
 
     def related(self, target: Lookup | int, kind: str, *, above: bool, doc: bool) -> Related | None:
         if not isinstance(target, int):

@@ -247,17 +247,15 @@ class Transaction(Managers):
 
     def _committed(self, commit: Commit) -> CommitOutcome:
         outcome = sent(self._outer.backend, commit)
-        if (
-            commit.leaves
-            and isinstance(outcome, Committed)
-            and self._line is not None
-            and self._line.ticket is not None
-        ):
-            self._line.ticket.passed()
-        if self._line is not None and isinstance(outcome, Committed):
+        if not isinstance(outcome, Committed):
+            return outcome
+        if self._line is not None:
+            if commit.leaves and self._line.ticket is not None:
+                self._line.ticket.passed()
             self._line.chained.committed(commit, outcome.results)
-        if any(one.resolutions for one in commit.carries) and isinstance(outcome, Committed):
-            self._outer.metrics.batch(sum(len(one.resolutions) for one in commit.carries))
+        resolved = sum(len(one.resolutions) for one in commit.carries)
+        if resolved:
+            self._outer.metrics.batch(resolved)
         return outcome
 
     def _refused(self, refusal: Conflicted, commit: Commit) -> NoReturn:

@@ -86,7 +86,7 @@ def import_lines(
 
 
 def folds_below(backend: Reads, header: Header, into: tuple[str, ...] | None) -> bool:
-    """Whether names are folded where the file's first entity belongs; False also if there is no such place."""
+    """Whether names are folded where the file's first entity belongs; False also if that place does not exist."""
     names = (header.root or ("",))[:-1] if into is None else into
     if len(names) < _CATALOG:
         return False

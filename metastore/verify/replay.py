@@ -26,7 +26,7 @@ Names = tuple[str, ...]
 
 
 def _dropped(parent_id: int) -> int:
-    """Return the number that stands for a dropped entity below ``parent_id``. It is its own inverse."""
+    """Return the number that represents a dropped entity below ``parent_id``. It is its own inverse."""
     return -2 - parent_id
 
 

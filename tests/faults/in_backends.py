@@ -228,8 +228,8 @@ _OF_INTENTS = (
     Fault(
         "SQLite: what is not pending is withdrawn",
         _LITE,
-        'WHERE operation_id = ? AND ordinal = 0 AND action = \'{PENDING}\' RETURNING 1"""\nLAPSED',
-        'WHERE operation_id = ? AND ordinal = 0 RETURNING 1"""\nLAPSED',
+        'WHERE operation_id = :operation_id AND ordinal = 0 AND action = \'{PENDING}\' RETURNING 1"""\nLAPSED',
+        'WHERE operation_id = :operation_id AND ordinal = 0 RETURNING 1"""\nLAPSED',
         f"{_INTENTS} -k sqlite",
     ),
     Fault(

@@ -61,8 +61,6 @@ class MemoryBackend(MemoryReads):
         super().__init__(clock)
         self._origin = Origin(f"memory/{clock.operation_id()}")
 
-    # --- commit
-
     def commit(self, commit: Commit) -> CommitOutcome:
         def applied(tables: Tables, now: int) -> tuple[Result | None, ...]:
             results = apply(tables, commit, now)
@@ -84,8 +82,6 @@ class MemoryBackend(MemoryReads):
             result = change(changed, self._clock.micros())
             self._tables = changed
             return result
-
-    # --- operations that are written down
 
     def write_down(self, entry: Entry) -> CommitOutcome:
         return self._attempt(lambda tables, now: (write_down(tables, entry, now),))
@@ -144,8 +140,6 @@ class MemoryBackend(MemoryReads):
             self._tables.replace_step(row, row._replace(action="cancelled", attempt=(row.attempt or 0) + 1))
             return True
 
-    # --- tickets
-
     @property
     def notices(self) -> None:
         """Return None: this backend sends no notices, so those in line look at intervals."""
@@ -158,8 +152,6 @@ class MemoryBackend(MemoryReads):
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
         return self._work(lambda tables, now: tickets.leave(tables, ids, ticket, gap, now))
-
-    # --- marks
 
     def mark(self, mark: Mark) -> CommitOutcome:
         return self._attempt(lambda tables, now: (set_mark(tables, mark, now),))
@@ -200,8 +192,6 @@ class MemoryBackend(MemoryReads):
     @property
     def leases(self) -> LeaseRows:
         return MemoryLeases(self._change, self._clock)
-
-    # --- gc
 
     def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
         return self._gone(DROPPED, after, limit, time)
@@ -296,8 +286,6 @@ class MemoryBackend(MemoryReads):
         with self._lock:
             require_empty(self._tables)
             return MemoryRestorer(self._tables.copy(), take)
-
-    # --- the rest
 
     def reserve_ids(self, count: int) -> list[int]:
         with self._lock:

@@ -245,11 +245,10 @@ class _Applying:
         _check_update(self._tables, self._commit, write, self._now)
         if write.scope_version is not None:
             self._tables.stands[write.id] = self._moved(self._tables.stands[write.id], write)
-        else:
-            assert (write.place, write.state, write.in_use) == (None, None, None), "needs a new scope version"
-        if write.scope_version is not None:
             for intent in self._tables.pending(write.id):
                 self._tables.replace_step(intent, intent._replace(action="moved", attempt=(intent.attempt or 0) + 1))
+        else:
+            assert (write.place, write.state, write.in_use) == (None, None, None), "needs a new scope version"
         old = self._tables.bodies[write.id]
         by, at = self._audit()
         doc = old.doc if write.doc is None else write.doc

@@ -1,4 +1,4 @@
-"""Find the steps of history that are no longer needed, in the memory model."""
+"""Find the steps of history that gc may delete, in the memory model."""
 
 from __future__ import annotations
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
 from metastore.backends.memory.tables import Tables, Work
 from metastore.clock import Clock
-from metastore.deadlines import remaining
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.conditions import LeaseToken
 from metastore.port.leases import (
@@ -19,6 +17,7 @@ from metastore.port.leases import (
     STAGED,
     Fenced,
     LeaseRow,
+    Looker,
     Mirror,
     Staged,
     Take,
@@ -133,8 +132,6 @@ class MemoryLeases:
 
         return self._change(look)
 
-    # --- waiting
-
     def enter(self, names: Sequence[str], owner: str) -> int:
         def change(tables: Tables, now: int) -> int:
             ticket = tables.draw("id")
@@ -148,13 +145,10 @@ class MemoryLeases:
 
     @contextmanager
     def waker(self, ticket: int, names: Sequence[str]) -> Iterator[Waker]:
-        yield _Looker(self, self._clock, ticket, names)
+        def may_take() -> bool:
+            return self._change(lambda tables, now: self._refused(tables, names, ticket, now) is None)
 
-    def may_take(self, ticket: int, names: Sequence[str]) -> bool:
-        """Whether a waiter would be served at this moment."""
-        return self._change(lambda tables, now: self._refused(tables, names, ticket, now) is None)
-
-    # --- staging
+        yield Looker(self._clock, may_take, lambda: _LOOKS)
 
     def stage(
         self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None
@@ -228,20 +222,6 @@ class MemoryLeases:
                 del tables.waiters[key]
 
         self._change(change)
-
-
-class _Looker:
-    """A waiter that looks again and again: memory cannot wake it."""
-
-    def __init__(self, leases: MemoryLeases, clock: Clock, ticket: int, names: Sequence[str]) -> None:
-        self._leases, self._clock, self._ticket, self._names = leases, clock, ticket, names
-
-    def wait(self, seconds: float) -> None:
-        ends = self._clock.monotonic() + min(seconds, ALIVE / 3_000_000)
-        while (left := min(ends - self._clock.monotonic(), remaining(self._clock, math.inf))) > 0:
-            if self._leases.may_take(self._ticket, self._names):
-                return
-            self._clock.sleep(min(left, _LOOKS))
 
 
 def _ours(tables: Tables, lease: LeaseToken) -> LeaseRow | None:

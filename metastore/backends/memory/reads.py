@@ -169,8 +169,6 @@ class MemoryReads:
         stands = self._tables.stands
         return all(i in stands and stands[i].scope_version == scope for i, scope in guards)
 
-    # --- owned rows
-
     def owned(self, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
         with self._lock:
             rows = [r for r in self._tables.owned.values() if (r.owner_id, r.kind) == (owner_id, kind)]
@@ -180,8 +178,6 @@ class MemoryReads:
     def owned_by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
         with self._lock:
             return [self._tables.owned.get((i, kind, name)) for i, name in zip(owner_ids, names, strict=True)]
-
-    # --- relations
 
     def owning(self, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
         with self._lock:
@@ -217,8 +213,6 @@ class MemoryReads:
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         with self._lock:
             return relations.relations(self._tables, kind, slots)
-
-    # --- operations
 
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         with self._lock:

@@ -105,9 +105,6 @@ def relations(tables: Tables, kind: str, slots: Sequence[tuple[int, int]]) -> li
     return [row for row in tables.relations.values() if row.kind == kind and (row.from_id, row.slot) in wanted]
 
 
-# --- gc
-
-
 def delete_relations(tables: Tables, ids: Sequence[int], limit: int) -> int:
     """Delete a batch of the relations of entities that are purging."""
     ends = set(ids)

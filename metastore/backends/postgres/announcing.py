@@ -130,8 +130,6 @@ class Announcing:
         self.silence.fork()
         self._kept, self._gone = OrderedDict(), []  # these belong to the parent's operations
 
-    # --- sending
-
     def send(
         self, send: Callable[[Pass], T], what: Callable[[], Covered], operations: Callable[[], Sequence[UUID]]
     ) -> T:
@@ -177,7 +175,7 @@ class Announcing:
         return outcome
 
     def _looked(self) -> Pass | None:
-        """Return the pass of each commit if there are no members.
+        """Return the pass of each commit without members.
 
         The generation is read first: see members.ANY_MEMBERS.
         """
@@ -223,8 +221,6 @@ class Announcing:
             pause = _POLLS[2] if now - began > _LONG else min(pause * 1.5, _POLLS[1])
         raise _Unacknowledged(behind)
 
-    # --- announcements of attempts that lost
-
     def _taken(self, operations: Sequence[UUID]) -> tuple[_Kept | None, tuple[int, ...]]:
         """Take the announcements of earlier attempts of these operations: the newest one, and the numbers of all."""
         with self._lock:
@@ -260,8 +256,6 @@ class Announcing:
             with self._lock:
                 self._gone += announcements
             raise
-
-    # --- watching
 
     def _watch(self) -> None:
         """Let a thread look at the members for a while.

@@ -56,7 +56,7 @@ from metastore.port.records import Marked, Origin, Pending, Record, Step, Turn
 from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
-from metastore.port.tickets import NOBODY, Line
+from metastore.port.tickets import LONGEST_GAP, NOBODY, Line
 from metastore.port.writes import Insert, Update, Write
 from metastore.urls import Url
 
@@ -79,8 +79,6 @@ class PostgresBackend(PostgresUpkeep):
         super().__init__(url, timeout, limits, replica=replica)
         self._announcing = Announcing(self._rows, timeout)
         self._sender, self.notices = sending.Sender(self.pool), Waking(self.pool)
-
-    # --- commit
 
     def commit(self, commit: Commit) -> CommitOutcome:
         """Apply ``commit`` in one round trip; where there are members of the cache, announce it first."""
@@ -147,8 +145,6 @@ class PostgresBackend(PostgresUpkeep):
             told_by(commit),
         )
 
-    # --- requests that travel together
-
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
         return below.found(wanted, self._quick(below.FIND_BELOW, below.parameters(wanted)))
 
@@ -160,8 +156,6 @@ class PostgresBackend(PostgresUpkeep):
             lambda: batch.operations,
         )
         return message.written(batch, rows) if isinstance(rows, list) else rows
-
-    # --- operations that are written down, and marks
 
     def write_down(self, entry: Entry) -> CommitOutcome:
         return self._sender.one(intents.write_down_statements(entry), lambda row: intents.written_down(entry, row))
@@ -199,14 +193,16 @@ class PostgresBackend(PostgresUpkeep):
                 raise BackendUnavailable("another server answers now, which has not applied the change; call again")
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
-        return int(self._quick(tickets.QUEUE, tickets.queue_parameters(ids, patience))[0][0])
+        parameters = {"ids": plain(ids), "patience": round(patience * 1_000_000)}
+        return int(self._quick(tickets.QUEUE, parameters)[0][0])
 
     def line(self, ids: Sequence[int], ticket: int | None) -> Line:
         return tickets.line(self._quick(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
         told = told_by_leaving(ids, ticket) if gap == 0 else None  # during the others' turn, no ticket is next
-        return bool(self._quick(tickets.LEAVE, tickets.leave_parameters(ids, ticket, gap), told))
+        parameters = {"ids": plain(ids), "own": ticket, "gap": min(round(gap * 1_000_000), LONGEST_GAP)}
+        return bool(self._quick(tickets.LEAVE, parameters, told))
 
     def help(self, help: Help) -> CommitOutcome:
         operations = [one.operation_id for one in help.resolutions]
@@ -249,13 +245,8 @@ class PostgresBackend(PostgresUpkeep):
     def stats(self, since: int, limit: int) -> DatabaseStats:
         return postgres_stats(self._rows, since, limit)
 
-    # --- the rest
-
     def reserve_ids(self, count: int) -> list[int]:
-        rows = self._rows(_RESERVE, {"count": count})
-        return [row[0] for row in rows]
-
-    # --- gc
+        return [row[0] for row in self._rows(_RESERVE, {"count": count})]
 
     @property
     def leases(self) -> LeaseRows:
@@ -283,8 +274,6 @@ class PostgresBackend(PostgresUpkeep):
 
     def restorer(self) -> Restorer:
         return PostgresRestorer(self.pool, self._announcing)
-
-    # --- the schema
 
     def when_started(self, forget: Callable[[], None]) -> None:
         self.pool.when_started = forget

@@ -231,7 +231,6 @@ def _events(writes: dict[int, Write]) -> dict[str, Any]:
 
 
 def _others(writes: dict[int, Write]) -> dict[str, Any]:
-    """Return the other ends of the events."""
     return {
         "e_other_ids": plain([w.to_id if isinstance(w, Relate) else None for w in writes.values()]),
         "e_other_paths": texts([w.event.other_path for w in writes.values()]),

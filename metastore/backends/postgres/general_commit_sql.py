@@ -317,7 +317,6 @@ def statement_of(shape: Shape) -> str:
 
 
 def _locks(shape: Shape) -> list[str]:
-    """Return the CTEs that lock."""
     locks = [FENCED] if shape.fenced else []
     locks += [_GUARDED, _BARRED, _READ]
     locks += [_LOCKED] if shape.updates else []

@@ -136,8 +136,6 @@ class PostgresLeases:
         rows = self._ask(sql.ROWS[given], {k: parameters[k] for k in (("names",) if given else ("after", "limit"))})
         return (rows[0][0] if rows else 0), [LeaseRow(*row[1:]) for row in rows]
 
-    # --- waiting
-
     def enter(self, names: Sequence[str], owner: str) -> int:
         return int(self._ask(sql.ENTER, {"names": texts(names), "owner": owner})[0][0])
 
@@ -157,8 +155,6 @@ class PostgresLeases:
         finally:
             if connection is not None:
                 self._pool.take_back_own(connection, usable=listener.works)
-
-    # --- staging
 
     def stage(
         self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None

@@ -155,8 +155,6 @@ class PostgresReads(Questions):
         rows = self._rows(f"SELECT s.*, ({CONFIRM}) FROM ({_READ.steps}) s", {"operation_id": operation_id})
         return [step(row[:-1]) for row in rows]
 
-    # --- the feed
-
     def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
         """A position is decided when all lower ones are: seen, or drawn by a transaction that is over.
 
@@ -191,9 +189,6 @@ class PostgresReads(Questions):
             if self.pool.opened is server:
                 return known, steps
         return _Decided(None), steps
-
-    def steps_at(self, positions: Sequence[int]) -> list[Step]:
-        return [step(row) for row in self._quick(_READ.steps_at, {"ids": list(positions)})]
 
     def watermark(self) -> Watermark:
         """Read the position first: a transaction that drew a lower one had its id before this one draws its own."""

@@ -6,13 +6,10 @@ owners queue again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from metastore.backends.postgres.fragments import NOW
-from metastore.backends.postgres.parameters import Row, plain
+from metastore.backends.postgres.parameters import Row
 from metastore.backends.sql.comments import without_comments
-from metastore.port.tickets import LONGEST_GAP, TICKETS_STAY, Line
+from metastore.port.tickets import TICKETS_STAY, Line
 
 CHANNEL = "('metastore_turn_' || 'ticket'::regclass::oid)"
 """Where notices are sent: the table's number keeps two stores in one database apart."""
@@ -90,16 +87,6 @@ PASSED = "DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number
 """Removes the ticket in the transaction of the commit for which it was taken."""
 
 FORGET_TICKETS = f"DELETE FROM ticket WHERE time < {NOW} - {TICKETS_STAY} RETURNING 1"
-
-
-def queue_parameters(ids: Sequence[int], patience: float) -> dict[str, Any]:
-    """Return the parameters of QUEUE."""
-    return {"ids": plain(ids), "patience": round(patience * 1_000_000)}
-
-
-def leave_parameters(ids: Sequence[int], ticket: int, gap: float) -> dict[str, Any]:
-    """Return the parameters of LEAVE."""
-    return {"ids": plain(ids), "own": ticket, "gap": min(round(gap * 1_000_000), LONGEST_GAP)}
 
 
 def line(row: Row) -> Line:

@@ -18,10 +18,8 @@ from metastore.backends.sql.dialect import from_named
 from metastore.backends.sql.relations import sweep
 from metastore.port.backend import MOST_AHEAD, TOMBSTONES_STAY
 from metastore.port.relations import Sweep
-from metastore.port.upkeep import Gone, HistoryLimits
+from metastore.port.upkeep import HistoryLimits
 
-_DROPPED_BEFORE = from_named(collect_sql.DROPPED_BEFORE, "%(name)s")
-_PURGING = from_named(collect_sql.PURGING_ROOTS, "%(name)s")
 _BELOW = from_named(collect_sql.BELOW.format(among="= ANY(%(ids)s::bigint[])"), "%(name)s")
 _FORGET = f"""DELETE FROM operation WHERE seq IS NULL AND time < %(before)s
   AND coalesce(deadline, 0) < {NOW} RETURNING 1"""
@@ -39,13 +37,6 @@ class PostgresUpkeep(PostgresReads):
 
     def now(self) -> int:
         return int(self._rows(f"SELECT {NOW}", {})[0][0])
-
-    def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
-        values = {**after._asdict(), "before": time, "page_size": limit}
-        return [Gone(*row) for row in self._rows(_DROPPED_BEFORE, values)]
-
-    def purging(self, after: Gone, limit: int) -> list[Gone]:
-        return [Gone(*row) for row in self._rows(_PURGING, {**after._asdict(), "page_size": limit})]
 
     def below(self, entity_ids: Sequence[int], limit: int) -> list[int]:
         return [row[0] for row in self._rows(_BELOW, {"ids": list(entity_ids), "page_size": limit})]

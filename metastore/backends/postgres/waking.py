@@ -69,7 +69,7 @@ named AS (
       WHERE o.entity_id = lines.id AND o.action = '{PENDING}' ORDER BY o.time, o.operation_id LIMIT 1)
     FROM lines WHERE head IS NULL AND (%(ticket)s::bigint IS NOT NULL OR EXISTS (SELECT FROM owners)))
 SELECT pg_notify({CHANNEL}, string_agg(name, ' ')) FROM named WHERE name IS NOT NULL HAVING count(*) > 0""")
-"""Names the waiters that should look now, in one notification; sends none if there are no waiters."""
+"""Names the waiters that should look now, in one notification; without waiters, it sends none."""
 
 
 def told_by(commit: Commit) -> Statement | None:

@@ -38,13 +38,13 @@ _NEVER = 1 << 62
 
 # The newest step stays, so that a consumer that reads all of the feed ends after what was collected. A version stays
 # while an older one, younger than the retention, stays: a history has no gap.
-_NEEDLESS = """batch AS {materialized} (
+_NEEDLESS = """batch AS MATERIALIZED (
   SELECT operation_id, ordinal, seq, through, entity_id, version, time, state, parent_id, other_id, name, family, key
   FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size),
 -- Each step with the version that its row has today, and with the step that replaced it. "seen" is the position from
 -- which on the past shows a step. The versions are looked up one by one: a plan for any batch does not know how few
 -- steps that is, and a join would read whole indexes from their beginning to the batch.
-judged AS {materialized} (
+judged AS MATERIALIZED (
   SELECT b.operation_id, b.ordinal, b.seq, b.entity_id, b.version, b.time, b.state, b.parent_id, b.other_id, b.name,
     b.family, b.key, coalesce(b.through, b.seq) AS seen,
     coalesce((SELECT e.version FROM entity e WHERE e.id = b.entity_id),
@@ -63,20 +63,20 @@ up(seq, way, height, seen, state, parent_id) AS (
   SELECT up.seq, up.way, up.height + 1, coalesce(n.through, n.seq), n.state, n.parent_id FROM up
   {newest_above}
   WHERE up.state = 0 AND up.height < 1000),
--- When each of these was gone: 0, long ago, if there is no step above it any more.
+-- When each of these was gone: 0, long ago, if no step above it is left.
 ended AS (
   SELECT seq, min(at) AS at FROM (
     SELECT seq, max(CASE WHEN state <> 0 THEN seen WHEN parent_id = 0 THEN {never} ELSE 0 END) AS at
     FROM up GROUP BY seq, way) ways
   GROUP BY seq),
 -- From where to where the past shows a step, or would show it as the newest if only older ones went.
-spans AS {materialized} (
+spans AS MATERIALIZED (
   SELECT j.*, CASE WHEN j.state IS NULL THEN 0 WHEN j.next IS NOT NULL THEN j.next WHEN j.state <> 0 THEN j.seen
       WHEN j.current IS NOT NULL THEN {never} ELSE coalesce(d.at, 0) END AS until,
     CASE WHEN j.next IS NULL AND j.state <> 0 THEN (SELECT min(coalesce(o.through, o.seq)) FROM operation o
       WHERE o.entity_id = j.entity_id AND o.version <= j.version AND o.seq IS NOT NULL) ELSE j.seen END AS since
   FROM judged j LEFT JOIN ended d ON d.seq = j.seq),
-needless AS {materialized} (
+needless AS MATERIALIZED (
   SELECT s.* FROM spans s
   WHERE s.time < :before AND s.seq <= :unread AND s.until <= :horizon
     AND (s.current IS NULL OR s.version IS NULL OR s.version <= s.current - :keep)
@@ -86,14 +86,13 @@ needless AS {materialized} (
     AND NOT EXISTS (SELECT 1 FROM pin p WHERE p.seq >= s.since AND p.seq < s.until))"""
 
 
-def _needless(parameter: str, materialized: str, newest_above: str) -> str:
-    sql = _NEEDLESS.format(materialized=materialized, newest_above=newest_above, never=_NEVER)
+def _needless(parameter: str, newest_above: str) -> str:
+    sql = _NEEDLESS.format(newest_above=newest_above, never=_NEVER)
     return without_comments(from_named(sql, parameter))
 
 
 _pg_needless = _needless(
     "%(name)s::bigint",
-    "MATERIALIZED",
     """CROSS JOIN LATERAL (SELECT * FROM operation n WHERE n.entity_id = up.parent_id AND n.version > 0
     AND n.seq IS NOT NULL ORDER BY n.version DESC LIMIT 1) n""",
 )
@@ -116,7 +115,7 @@ doomed AS MATERIALIZED (
 gone AS (
   DELETE FROM operation o USING doomed d WHERE o.operation_id = d.operation_id AND o.ordinal = d.ordinal
   RETURNING o.seq, d.alive),
--- The first step that stays stands for the one that took the name, for reads of the past that look for who had it.
+-- The first step that stays replaces the one that took the name, for reads of the past that look for who had it.
 named AS (
   UPDATE operation o SET family = d.family, key = d.key FROM doomed d
   WHERE d.key IS NOT NULL AND o.entity_id = d.entity_id AND o.version = (SELECT min(n.version) FROM operation n
@@ -134,7 +133,6 @@ FORGET_PINS = "DELETE FROM pin WHERE expires_at < :now"
 
 _sqlite_needless = _needless(
     ":name",
-    "MATERIALIZED",
     """JOIN operation n ON n.entity_id = up.parent_id AND n.version = (SELECT max(v.version) FROM operation v
     WHERE v.entity_id = up.parent_id AND v.seq IS NOT NULL)""",
 )

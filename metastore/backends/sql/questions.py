@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from typing import Any
 
+from metastore.backends.sql import gc as collect_sql
 from metastore.backends.sql import relations as of_relations
 from metastore.backends.sql import rights as of_rights
 from metastore.backends.sql.decode import (
@@ -36,6 +37,7 @@ from metastore.port.records import Child, Known, Lookup, Node, OwnedRecord, Reso
 from metastore.port.relations import Owning, Related, Relating
 from metastore.port.rights import Chosen, RightRows, Whose
 from metastore.port.search import Matches, Search, Sizes, Span
+from metastore.port.upkeep import Gone
 
 Rows = list[tuple[Any, ...]]
 Values = dict[str, Any]
@@ -65,6 +67,8 @@ class Texts:
         self.sizes = cache(find.sizes)
 
         self.sweep = relations.sweep()
+        self.dropped_before = dialect.statement(collect_sql.DROPPED_BEFORE)
+        self.purging = dialect.statement(collect_sql.PURGING_ROOTS)
         self.nodes = of_rights.nodes(dialect)
         gathered = dialect.rows("what, one, other, number, word, name") + dialect.text
 
@@ -214,6 +218,16 @@ class Questions(ABC):
     def history(self, entity_id: int, after: int, limit: int) -> list[Step]:
         values = {"entity_id": entity_id, "after": after, "page_size": limit}
         return [step(row) for row in self._rows(self.sql.read.history, values)]
+
+    def steps_at(self, positions: Sequence[int]) -> list[Step]:
+        return [step(row) for row in self._quick(self.sql.read.steps_at, {"ids": self._ids(positions)})]
+
+    def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
+        values = {**after._asdict(), "before": time, "page_size": limit}
+        return [Gone(*row) for row in self._rows(self.sql.dropped_before, values)]
+
+    def purging(self, after: Gone, limit: int) -> list[Gone]:
+        return [Gone(*row) for row in self._rows(self.sql.purging, {**after._asdict(), "page_size": limit})]
 
     # --- the methods of each database
 

@@ -11,7 +11,7 @@ _STEP = "o.seq, o.entity_id, o.action, o.path_after"
 def touched_sql(head: str, parameter: str, gaps: str | None = None) -> str:
     """Return the statement, with ``head`` (columns of ``info i``) before each step; without a step, it returns one row.
 
-    ``gaps``: the text after SELECT that finds the steps ``o`` which fill gaps; None: there are no gaps, as usual.
+    ``gaps``: the text after SELECT that finds the steps ``o`` which fill gaps; None: the feed has no gaps, as usual.
     Everything that the statement returns is of one instant.
     """
     filled = f"""

@@ -23,7 +23,7 @@ from metastore.backends.sql.stats import sqlite_stats
 from metastore.backends.sqlite import intents, relations, tickets
 from metastore.backends.sqlite.commit import apply
 from metastore.backends.sqlite.connect import DRIVER, raise_read_error
-from metastore.backends.sqlite.group import MOST, GroupCommit
+from metastore.backends.sqlite.group import MOST, GroupCommit, wrote
 from metastore.backends.sqlite.leases import SqliteLeases
 from metastore.backends.sqlite.readers import SqliteReaders
 from metastore.backends.sqlite.reads import READ, SqliteReads
@@ -45,7 +45,7 @@ from metastore.port.restore import Restorer
 from metastore.port.secret_keys import SecretKeys
 from metastore.port.stats import DatabaseStats, PoolUse
 from metastore.port.tickets import NOBODY, TICKETS_STAY, Line
-from metastore.port.upkeep import Gone, HistoryLimits
+from metastore.port.upkeep import HistoryLimits
 from metastore.port.writes import Result
 from metastore.retry.classify import Consequence, of_sqlite
 
@@ -66,8 +66,6 @@ class SqliteBackend(SqliteReads):
         self._run = str(clock.operation_id())
         """Each store counts as a run: between two stores, a backup of the file may be put back."""
         self._group = GroupCommit(self.pool, clock)
-
-    # --- commit
 
     def commit(self, commit: Commit) -> CommitOutcome:
         """Apply ``commit`` in one transaction."""
@@ -91,8 +89,6 @@ class SqliteBackend(SqliteReads):
         except DRIVER.Error as error:
             return _outcome_of(error)
         return Committed(results)
-
-    # --- operations that are written down, and marks
 
     def write_down(self, entry: Entry) -> CommitOutcome:
         return self._attempt(lambda connection, now: (intents.write_down(connection, entry, now),))
@@ -146,25 +142,16 @@ class SqliteBackend(SqliteReads):
         return self.steps(operation_id)
 
     def cancel(self, operation_id: UUID) -> bool:
-        return self._written(
-            lambda connection, now: bool(connection.execute(intents.CANCEL, (now, str(operation_id))).fetchall())
-        )
+        return wrote(self._written, intents.CANCEL, operation_id=str(operation_id))
 
     def mark(self, mark: Mark) -> CommitOutcome:
         return self._attempt(lambda connection, now: (intents.set_mark(connection, mark, now),))
 
     def unmark(self, entity_id: int, operation_id: UUID) -> bool:
-        return self._change_mark(UNMARK, entity_id, operation_id)
+        return wrote(self._written, UNMARK, id=entity_id, operation_id=str(operation_id))
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:
-        return self._change_mark(intents.CLEAR, entity_id, operation_id)
-
-    def _change_mark(self, sql: str, entity_id: int, operation_id: UUID) -> bool:
-        def change(connection: Any, now: int) -> bool:
-            parameters = {"id": entity_id, "operation_id": str(operation_id), "now": now}
-            return bool(connection.execute(sql, parameters).fetchall())
-
-        return self._written(change)
+        return wrote(self._written, intents.CLEAR, id=entity_id, operation_id=str(operation_id))
 
     def marked(self, ids: Sequence[int]) -> list[Marked]:
         now = self._clock.micros()
@@ -181,24 +168,13 @@ class SqliteBackend(SqliteReads):
         except DRIVER.Error as error:
             raise_read_error(error)
 
-    # --- the rest
-
     def reserve_ids(self, count: int) -> list[int]:
         sql = "UPDATE info SET last_id = last_id + ? RETURNING last_id"
         last: int = self._written(lambda connection, _: connection.execute(sql, (count,)).fetchall()[0][0])
         return list(range(last - count + 1, last + 1))
 
-    # --- gc
-
     def now(self) -> int:
         return self._clock.micros()
-
-    def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
-        values = {**after._asdict(), "before": time, "page_size": limit}
-        return [Gone(*row) for row in self._rows(collect_sql.DROPPED_BEFORE, values)]
-
-    def purging(self, after: Gone, limit: int) -> list[Gone]:
-        return [Gone(*row) for row in self._rows(collect_sql.PURGING_ROOTS, {**after._asdict(), "page_size": limit})]
 
     def below(self, entity_ids: Sequence[int], limit: int) -> list[int]:
         return [row[0] for row in self._rows(_BELOW, {"ids": json.dumps(list(entity_ids)), "page_size": limit})]
@@ -279,8 +255,6 @@ class SqliteBackend(SqliteReads):
 
     def restorer(self) -> Restorer:
         return SqliteRestorer(self._written)
-
-    # --- the schema
 
     @property
     def origin(self) -> Origin:

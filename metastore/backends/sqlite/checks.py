@@ -133,7 +133,7 @@ def check_leases(connection: Any, commit: Commit) -> None:
 
 
 def check_read(connection: Any, read: Read) -> None:
-    """Refuse a read that is no longer true."""
+    """Refuse a read that would return something else now."""
     if isinstance(read, Expect):
         sql = f"SELECT version FROM {'owned' if read.owned else 'entity'} WHERE id = ?"
         row = connection.execute(sql, (read.id,)).fetchone()

@@ -50,6 +50,11 @@ class Written(Protocol):
     def __call__(self, change: Callable[[Any, int], T], /) -> T: ...
 
 
+def wrote(written: Written, sql: str, **values: Any) -> bool:
+    """Run a statement in a writing transaction, at ``:now``; return whether it returned a row."""
+    return written(lambda connection, now: bool(connection.execute(sql, {**values, "now": now}).fetchall()))
+
+
 class _Turn(Block):
     """The block of a thread that makes a change: it leads, or waits."""
 

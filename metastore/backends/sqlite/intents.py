@@ -24,8 +24,8 @@ from metastore.port.unreadable import DEEPEST
 from metastore.port.writes import Result
 
 _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
-CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = ?
-WHERE operation_id = ? AND ordinal = 0 AND action = '{PENDING}' RETURNING 1"""
+CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = :now
+WHERE operation_id = :operation_id AND ordinal = 0 AND action = '{PENDING}' RETURNING 1"""
 LAPSED = f"(marked_until < :now OR marked_at > :now + {MOST_AHEAD})"
 """Whether a guard's mark may be cleared: its time is over, or it was set before the clock was set back."""
 CLEAR = f"""UPDATE guard SET scope_version = scope_version + 1, {CLEARED}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,10 +11,9 @@ from uuid import UUID
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql.dialect import Fetch
 from metastore.backends.sqlite.checks import take_row
-from metastore.backends.sqlite.group import Written
+from metastore.backends.sqlite.group import Written, wrote
 from metastore.backends.sqlite.writer import next_id, next_seq
 from metastore.clock import Clock
-from metastore.deadlines import remaining
 from metastore.port.commit import Conflicted, Unknown
 from metastore.port.conditions import LeaseToken
 from metastore.port.format import SCHEMA_FORMAT
@@ -26,6 +24,7 @@ from metastore.port.leases import (
     STAGED,
     Fenced,
     LeaseRow,
+    Looker,
     Mirror,
     Staged,
     Take,
@@ -177,8 +176,6 @@ class SqliteLeases:
         parameters = {"names": json.dumps(names), "after": after, "limit": limit, "now": now}
         return now, [LeaseRow(*row) for row in self._ask(_AFTER if names is None else _BY_NAME, parameters)]
 
-    # --- waiting
-
     def enter(self, names: Sequence[str], owner: str) -> int:
         def change(connection: Any, now: int) -> int:
             ticket = next_id(connection)
@@ -195,14 +192,11 @@ class SqliteLeases:
 
     @contextmanager
     def waker(self, ticket: int, names: Sequence[str]) -> Iterator[Waker]:
-        yield _Looker(self, ticket, names)
+        def may_take() -> bool:
+            parameters = {"names": json.dumps(names), "ticket": ticket, "now": self._clock.micros()}
+            return self._refused(self._ask, parameters) is None
 
-    def may_take(self, ticket: int, names: Sequence[str]) -> bool:
-        """Whether a waiter would be served at this moment."""
-        parameters = {"names": json.dumps(names), "ticket": ticket, "now": self._clock.micros()}
-        return self._refused(self._ask, parameters) is None
-
-    # --- staging
+        yield Looker(self._clock, may_take, lambda: self._clock.uniform(_LOOKS / 2, _LOOKS * 3 / 2))
 
     def stage(
         self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None
@@ -234,10 +228,10 @@ class SqliteLeases:
         return [_staged(row) for row in self._ask(sql, {"after": str(after), "limit": limit})]
 
     def doom(self, staged_id: UUID) -> bool:
-        sql = f"""UPDATE staged AS s SET state = {DOOMED} WHERE id = ? AND state <> {PUBLISHED} AND {_GONE}
+        sql = f"""UPDATE staged AS s SET state = {DOOMED} WHERE id = :id AND state <> {PUBLISHED} AND {_GONE}
           AND NOT EXISTS ({_TWIN} (o.state = {PUBLISHED} OR EXISTS (SELECT 1 FROM lease l
             WHERE l.name = o.lease AND l.token = o.token AND l.id = o.lease_id))) RETURNING 1"""
-        return self._written(lambda c, _: bool(c.execute(sql, (str(staged_id),)).fetchall()))
+        return wrote(self._written, sql, id=str(staged_id))
 
     def forget_published(self) -> None:
         sql = f"""DELETE FROM staged AS s WHERE state = {PUBLISHED} AND {_GONE}
@@ -255,21 +249,6 @@ class SqliteLeases:
 
     def forget_waiters(self, before: int) -> None:
         self._written(lambda c, _: c.execute("DELETE FROM lease_waiter WHERE alive_until < ?", (before,)).rowcount)
-
-
-class _Looker:
-    """A waiter that looks again and again: SQLite cannot wake it."""
-
-    def __init__(self, leases: SqliteLeases, ticket: int, names: Sequence[str]) -> None:
-        self._leases, self._ticket, self._names = leases, ticket, names
-
-    def wait(self, seconds: float) -> None:
-        clock = self._leases._clock  # noqa: SLF001  (our own)
-        ends = clock.monotonic() + min(seconds, ALIVE / 3_000_000)
-        while (left := min(ends - clock.monotonic(), remaining(clock, math.inf))) > 0:
-            if self._leases.may_take(self._ticket, self._names):
-                return
-            clock.sleep(min(left, clock.uniform(_LOOKS / 2, _LOOKS * 3 / 2)))
 
 
 def _own(lease: LeaseToken) -> tuple[str, int, str]:

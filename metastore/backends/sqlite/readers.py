@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from metastore.backends.sql.dialect import Fetch
-from metastore.backends.sqlite.group import Written
+from metastore.backends.sqlite.group import Written, wrote
 from metastore.port.past import ConsumerRow, NotKept, PinRow
 
 _PINS = """SELECT name, seq, principal, created_at, expires_at,
@@ -41,14 +41,11 @@ class SqliteReaders:
         return [PinRow(*row[:5])._replace(operation_id=row[5] and UUID(row[5])) for row in rows]
 
     def extend(self, name: str, seconds: float) -> bool:
-        def change(connection: Any, now: int) -> bool:
-            sql = "UPDATE pin SET expires_at = ? WHERE name = ? RETURNING 1"
-            return bool(connection.execute(sql, (now + round(seconds * 1_000_000), name)).fetchall())
-
-        return self._written(change)
+        sql = "UPDATE pin SET expires_at = :now + :micros WHERE name = :name RETURNING 1"
+        return wrote(self._written, sql, name=name, micros=round(seconds * 1_000_000))
 
     def unpin(self, name: str) -> bool:
-        return self._run("DELETE FROM pin WHERE name = ? RETURNING 1", (name,))
+        return wrote(self._written, "DELETE FROM pin WHERE name = :name RETURNING 1", name=name)
 
     def consumer(self, name: str) -> ConsumerRow | None:
         rows = self._fetch(f"{_CONSUMERS} WHERE name = :name", {"name": name})
@@ -68,10 +65,7 @@ class SqliteReaders:
         return self._written(add)
 
     def drop_consumer(self, name: str) -> bool:
-        return self._run("DELETE FROM consumer WHERE name = ? RETURNING 1", (name,))
-
-    def _run(self, sql: str, values: tuple[Any, ...]) -> bool:
-        return self._written(lambda connection, _: bool(connection.execute(sql, values).fetchall()))
+        return wrote(self._written, "DELETE FROM consumer WHERE name = :name RETURNING 1", name=name)
 
 
 def _consumer(row: Sequence[Any]) -> ConsumerRow:

@@ -123,15 +123,10 @@ class SqliteReads(Questions):
     def steps(self, operation_id: UUID) -> list[Step]:
         return [step(row) for row in self._rows(READ.steps, {"operation_id": str(operation_id)})]
 
-    # --- the feed
-
     def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
         """Every position is decided: numbers are drawn inside the one transaction that writes."""
         text = READ.feed_with(docs=docs, changes=changes)
         return RowPage(True, [step(row) for row in self._rows(text, {"after": after, "page_size": limit})])
-
-    def steps_at(self, positions: Sequence[int]) -> list[Step]:
-        return [step(row) for row in self._rows(READ.steps_at, {"ids": json.dumps(list(positions))})]
 
     def touched(self, after: int, gaps: Sequence[int], limit: int) -> Touched:
         named = {"after": after, "gaps": json.dumps(list(gaps)), "page_size": limit + 1}
@@ -174,7 +169,6 @@ class SqliteReads(Questions):
         return Watermark(self._rows("SELECT last_seq FROM info", {})[0][0], 0)
 
     def decided(self, watermark: Watermark) -> bool:
-        """Numbers are drawn inside the one transaction that writes."""
         return True
 
 

@@ -51,9 +51,6 @@ def members(run: Any, read: Relations) -> set[tuple[int, int]]:
     return set(run(sql, (read.id, read.kind, *values)))
 
 
-# --- gc
-
-
 def delete_relations(connection: Any, ids: Sequence[int], limit: int) -> int:
     """Delete a batch of the relations of entities that are purging."""
     sql = """DELETE FROM relation WHERE id IN (

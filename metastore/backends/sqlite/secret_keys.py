@@ -7,7 +7,7 @@ from typing import Any
 
 from metastore.backends.sql.dialect import Fetch
 from metastore.backends.sqlite.connect import DRIVER, Pool, raise_read_error
-from metastore.backends.sqlite.group import Written
+from metastore.backends.sqlite.group import Written, wrote
 from metastore.port.secret_keys import KeyRow, Redaction
 from metastore.retry.classify import Consequence, of_sqlite
 
@@ -36,11 +36,10 @@ class SqliteSecretKeys:
         return self._written(insert)
 
     def rewrap(self, row: KeyRow, wrapped: str | None, wrapper: str) -> bool:
-        def change(connection: Any, _: int) -> bool:
-            sql = "UPDATE secret_key SET wrapped = ?, wrapper = ? WHERE number = ? AND wrapped IS ? RETURNING 1"
-            return bool(connection.execute(sql, (wrapped, wrapper, row.number, row.wrapped)).fetchall())
-
-        return self._written(change)
+        sql = """UPDATE secret_key SET wrapped = :wrapped, wrapper = :wrapper
+          WHERE number = :number AND wrapped IS :before RETURNING 1"""
+        values = {"number": row.number, "wrapped": wrapped, "wrapper": wrapper, "before": row.wrapped}
+        return wrote(self._written, sql, **values)
 
     def redact(self, rows: Sequence[Redaction]) -> int:
         def change(connection: Any, _: int) -> int:

@@ -7,7 +7,7 @@ There is one lock file for each table, at ``<base path>/.hoodie/.locks/table_loc
 Hudi's class StorageLockData writes this; the text of the RFC says ``expiration`` instead, which is read, too. The lock
 is held unless it is ``expired``, or ``validUntil`` (ms since 1970) has passed by more than the allowed clock drift.
 Hudi ignores unknown fields, so our writes can add the fields of our own lock files; but a Hudi writer leaves them out.
-So there is no queue, no history, and no lasting token in the file: the token that our writes add is for the store that
+So the file has no queue, no history, and no lasting token: the token that our writes add is for the store that
 they fence, which remembers it.
 """
 

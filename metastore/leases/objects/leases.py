@@ -97,7 +97,7 @@ class ObjectStoreLeases(Leases):
     def name_in_store(self, name: str) -> str:
         """Return the name of a lease in the store: ``store.leases.audit(leases.name_in_store("compaction"))``.
 
-        Raises InvalidArgument if there is no store, BackendUnavailable and DeadlineExceeded.
+        Raises InvalidArgument without a store, BackendUnavailable and DeadlineExceeded.
         """
         if self._notes is None:
             raise InvalidArgument("these leases are not noted in a store; open them with store=")

@@ -43,7 +43,7 @@ def charts(shown: Sequence[Chart], *more: str) -> Iterator[str]:
 
 
 def ranking(rows: Sequence[tuple[str, str, int]], otherwise: str) -> Iterator[str]:
-    """Yield horizontal bars from (name, details, length); if there are no rows, the text ``otherwise``."""
+    """Yield horizontal bars from (name, details, length); without rows, the text ``otherwise``."""
     if not rows:
         yield f'<p class="soft">{otherwise}</p>'
         return

@@ -69,11 +69,7 @@ class _Exclusive:
         event = Event(self.kind.name, action, before, path_after)
         write = Update(node.id, self.record.version, event, scope_version=node.scope_version, **changes)
 
-        def finish(results: Results) -> Entity:
-            result = the_result(results)
-            return self.ended(after, result)
-
-        return Proposal(guards, (write,), finish)
+        return Proposal(guards, (write,), lambda results: self.ended(after, the_result(results)))
 
     def ended(self, after: tuple[Node, ...] | None, result: Result) -> Entity:
         """Return the entity as the update left it."""

@@ -52,7 +52,6 @@ def begin_drop(session: ManagerSession, kind: Kind, target: Target, begin: Begin
 
 
 def _announced(written: Sequence[Step]) -> OwnedRecord:
-    """Return the row that an announcement has written."""
     row = next(step for step in written if step.kind == DROP.name)
     entity_id, name, doc = row.entity_id or 0, row.name or "", row.doc or ""
     return OwnedRecord(entity_id, ROOT_ID, DROP.name, name, 1, doc, row.principal, row.time, row.principal, row.time)

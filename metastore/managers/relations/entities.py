@@ -38,7 +38,6 @@ def leading_to(
 
 
 def _loaded(session: ManagerSession, ids: list[int]) -> Iterator[Entity]:
-    """Yield the entities with these ids that are live."""
     origin = session.backend.origin
     for known in session.backend.by_id(ids) if ids else []:
         if known is not None and known.live:

@@ -49,8 +49,6 @@ class RelationManager:
         self._judge = judge
         self._repeats = repeats
 
-    # --- the names that a caller gives
-
     def _wanted(
         self, target: Target, other: Target | EndOf, value: str | None, column: Path | None, kind: str | None
     ) -> WantedRelation:
@@ -59,8 +57,6 @@ class RelationManager:
             raise InvalidArgument(f"{self._relation.name} starts at an entity, not at a column")
         far = other if isinstance(other, EndOf) else end_of(other, self._relation.to_kinds)
         return WantedRelation(end_of(target, self._relation.from_kinds, kind), far, value, names)
-
-    # --- writing
 
     @shows_options(CallOptions)
     def attach(
@@ -289,8 +285,6 @@ class RelationManager:
             created_by=step.principal,
             created_at=utc(step.time),
         )
-
-    # --- reading
 
     def on(
         self, target: Target, *, column: Path | None = None, inherited: bool = True, kind: str | None = None

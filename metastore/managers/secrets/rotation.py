@@ -121,8 +121,6 @@ class SecretStore:
             message = f"{name} may not {what}; only the library itself and admins may (ms.open(admins=…))"
             raise PermissionDenied(name, "admin", "", message)
 
-    # --- data keys
-
     def _rows(self) -> list[KeyRow]:
         return self._session.backend.secret_keys.rows()
 
@@ -157,8 +155,6 @@ class SecretStore:
         except (EntityNotFound, NotInUse):
             return False
         return True
-
-    # --- the declarations
 
     def _catalogs(self) -> list[Record]:
         """Return the live catalogs that declare secrets."""

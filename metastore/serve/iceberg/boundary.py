@@ -38,7 +38,7 @@ def rules(location: str, rights: Collection[str], bucket: str) -> tuple[Rule, ..
     """Return the rules for a table's location.
 
     Return None if no boundary can name this location alone. Then it is not below the bucket, clients read its path
-    differently, or it is too long; or there is no right.
+    differently, or it is too long; or the user has no right.
     """
     found = _LOCATION.fullmatch(location.rstrip("/"))
     if found is None or found[1] != bucket or not is_plain(found[2]):

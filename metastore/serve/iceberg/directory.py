@@ -39,8 +39,8 @@ def directory(location: str, rights: Collection[str], host: str) -> Directory | 
     """Return the scope of a key for a table's location. ``host``: that of the account.
 
     Return None if no key can open this location alone. Then it is not below a container of this account, clients read
-    its path differently, or it is too long; or there is no right. Azure takes a backslash for a slash, and drops the
-    dots at the end of a part.
+    its path differently, or it is too long; or the user has no right. Azure takes a backslash for a slash, and drops
+    the dots at the end of a part.
     """
     found = _LOCATION.fullmatch(location.rstrip("/"))
     permissions = "".join(letters for right, letters in _PERMISSIONS if right in rights)

@@ -30,7 +30,7 @@ def session_policy(location: str, rights: Collection[str], role: str) -> str | N
     """Return the policy for a table's location. ``role``: its ARN names the partition, such as ``aws-cn``.
 
     Return None if no policy is possible. Then the location is not below a bucket of S3, has an empty part, ``.`` or
-    ``..``, or is too long; or there is no right.
+    ``..``, or is too long; or the user has no right.
     """
     found = _LOCATION.fullmatch(location.rstrip("/"))
     if found is None or not rights or {"", ".", ".."}.intersection(found[2].split("/")):
