@@ -136,12 +136,16 @@ class PendingDrop:
     def entity(self) -> Entity:
         """Return the entity as it is now, though it is not live: with its columns, its location, its properties.
 
-        Raises EntityNotFound if the drop has ended and gc has deleted it.
+        Raises EntityNotFound if the drop has ended and gc has deleted the entity, or if its commit was lost.
         """
-        (known,) = self._session.backend.by_id([self.entity_id])
+        backend, drop = self._session.backend, self._drop
+        (known,) = backend.by_id([self.entity_id])
         if known is None:
             raise EntityNotFound(self.path, f"{self.path} was purged: its drop has ended; there is nothing left to do")
-        return kind_named(self.kind).entity(known.record, self._session.backend.origin)
+        # an entity that was created later has the id now, unless only the clocks of two servers say so
+        if known.record.created_at > drop.record.created_at and read_same(backend, drop) is None:
+            raise EntityNotFound(self.path, f"{self.path} is not there any more: its drop was lost; destroy nothing")
+        return kind_named(self.kind).entity(known.record, backend.origin)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the drop as plain JSON values, as ``metastore drops --json`` prints it."""
