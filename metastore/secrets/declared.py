@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from metastore.errors import InvalidArgument
-from metastore.kinds.secret import PREFIX, REDACTED
+from metastore.kinds.secret import REDACTED, as_secret
 
 __all__ = ["KEY", "NOTHING", "PATTERNS", "Declared", "declared_in", "declares", "is_plain"]
 
@@ -70,5 +70,8 @@ def declares(doc: str) -> tuple[Any, Any]:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a stored value is the secret itself: neither a reference, a sealed value, a handle nor redacted."""
-    return isinstance(value, str) and not value.startswith(PREFIX) and value != REDACTED
+    """Whether a stored value is the secret itself: neither a reference, a sealed value, a handle nor redacted.
+
+    A password may begin with ``secret:`` too.
+    """
+    return isinstance(value, str) and as_secret(value) is None and value != REDACTED
