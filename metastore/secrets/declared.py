@@ -48,7 +48,9 @@ NOTHING: Final = Declared((), 1)
 
 @lru_cache(256)
 def _expression(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
-    return re.compile("|".join(map(fnmatch.translate, patterns)), re.IGNORECASE) if patterns else None
+    # a bracket is itself; fnmatch makes a choice of characters of it, on which older declarations may rest
+    forms = [*patterns, *(one.replace("[", "[[]") for one in patterns)]
+    return re.compile("|".join(map(fnmatch.translate, forms)), re.IGNORECASE) if patterns else None
 
 
 def declared_in(properties: Mapping[str, Any]) -> Declared:

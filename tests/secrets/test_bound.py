@@ -103,6 +103,15 @@ def test_a_secret_that_looks_like_a_reference_and_is_none_is_encrypted(store: ms
     assert "hunter" not in "".join(str(one.to_dict()) for one in store.changes())
 
 
+@pytest.mark.parametrize("pattern", ["keys[0].pin", "*[0]*", "[ab]pin"])
+def test_a_bracket_in_a_pattern_is_a_bracket(store: ms.Store, pattern: str) -> None:
+    """Only ``*`` and ``?`` have a meaning. A choice of characters, which nobody promised, is covered as before."""
+    key = "apin" if pattern == "[ab]pin" else "keys[0].pin"
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, pattern))
+    assert store.tables.create("m.c.s.t", properties={key: "hunter2"}).properties[key].startswith("sealed:")
+    assert store.reveal("m.c.s.t", key) == "hunter2"
+
+
 def test_a_trusted_store_compares_values_and_a_user_does_not(store: ms.Store) -> None:
     table = store.tables.create("m.c.s.t", properties=SECRET)
     role = store.roles.create("m.writer")
