@@ -20,7 +20,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
-from metastore.arguments import positive_integer
+from metastore.arguments import positive_integer, shown
 from metastore.errors import InvalidArgument
 from metastore.metrics import Distribution, Snapshot
 from metastore.port.stats import CacheStats
@@ -53,6 +53,8 @@ def register(
     prometheus-client, and for labels that do not fit those of the other stores.
     """
     core, registry = _client(registry)
+    if not callable(getattr(store, "metrics", None)):  # it would break each later scrape of the registry
+        raise InvalidArgument(f"a registry shows the metrics of a store, not {shown(store)}")
     positive_integer(hot_entities, "hot_entities", least=0)
     for name in labels:
         if not _LABEL.fullmatch(name) or name in _OURS:

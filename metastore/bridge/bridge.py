@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
+from weakref import WeakSet
 
 from metastore.arguments import positive_seconds, shown
 from metastore.bridge.exclusive import Exclusive
@@ -46,6 +48,8 @@ class Bridge:
     """
 
     def __init__(self, store: Store | None = None, stage: Stage = "lock", *, ttl: float = 30.0) -> None:
+        if store is not None and not isinstance(store, Store):
+            raise InvalidArgument(f"a bridge leads to a store, or to none, not to {shown(store)}")
         self._store = store
         self._session: Session | None = None if store is None else store._session  # noqa: SLF001
         self._clock = SYSTEM if self._session is None else self._session.clock
@@ -54,6 +58,7 @@ class Bridge:
         self._recorder = Recorder()
         ttl = positive_seconds(ttl, "a ttl")
         self._exclusive = None if store is None else Exclusive(store.leases, self._clock, ttl)
+        _ALL.add(self)
 
     def _known(self, stage: object) -> Stage:
         for one in STAGES:
@@ -185,8 +190,13 @@ class Bridge:
         return run(attempt, Effort(policy, self._clock, bucket, lambda: f"the section that reads {path!r}"))
 
     def report(self) -> Report:
-        """Return the records of the stage ``"shadow"``, by call site."""
+        """Return the records of the stage ``"shadow"``, by call site. A forked child starts from zero."""
         return self._recorder.report()
+
+    def _begin(self) -> None:
+        """Begin again in a forked child, without the parent's threads and what they hold."""
+        self._tree.clear()
+        self._recorder = Recorder()
 
 
 def _check(
@@ -202,6 +212,15 @@ def _check(
         raise _Changed(VersionConflict(path, None, None, message)) from error
 
 
+_ALL: WeakSet[Bridge] = WeakSet()
+
+
+def _in_child() -> None:
+    for one in list(_ALL):
+        one._begin()  # noqa: SLF001  (the same module)
+
+
+os.register_at_fork(after_in_child=_in_child)
 _installed = Bridge()
 
 

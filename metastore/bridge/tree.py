@@ -62,6 +62,10 @@ class Tree:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.clear()
+
+    def clear(self) -> None:
+        """Free all locks, in a forked child: threads of its parent held them."""
         self._free = threading.Condition()
         self._nodes: dict[tuple[str, ...], _Node] = {}
 
@@ -115,5 +119,5 @@ class Tree:
 
     def _leave(self, node: _Node, names: tuple[str, ...]) -> None:
         node.users -= 1
-        if not node.users:
+        if not node.users and self._nodes.get(names) is node:  # a forked child may leave a block of its parent
             del self._nodes[names]

@@ -29,6 +29,7 @@ __all__ = [
     "REDACTED",
     "SEALED",
     "Secret",
+    "as_secret",
     "as_shown",
     "kept",
     "kept_from_file",

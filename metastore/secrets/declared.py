@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from metastore.errors import InvalidArgument
-from metastore.kinds.secret import PREFIX, REDACTED
+from metastore.kinds.secret import REDACTED, as_secret
 
 __all__ = ["KEY", "NOTHING", "PATTERNS", "Declared", "declared_in", "declares", "is_plain"]
 
@@ -48,7 +48,9 @@ NOTHING: Final = Declared((), 1)
 
 @lru_cache(256)
 def _expression(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
-    return re.compile("|".join(map(fnmatch.translate, patterns)), re.IGNORECASE) if patterns else None
+    # a bracket is itself; fnmatch makes a choice of characters of it, on which older declarations may rest
+    forms = [*patterns, *(one.replace("[", "[[]") for one in patterns)]
+    return re.compile("|".join(map(fnmatch.translate, forms)), re.IGNORECASE) if patterns else None
 
 
 def declared_in(properties: Mapping[str, Any]) -> Declared:
@@ -70,5 +72,8 @@ def declares(doc: str) -> tuple[Any, Any]:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a stored value is the secret itself: neither a reference, a sealed value, a handle nor redacted."""
-    return isinstance(value, str) and not value.startswith(PREFIX) and value != REDACTED
+    """Whether a stored value is the secret itself: neither a reference, a sealed value, a handle nor redacted.
+
+    A password may begin with ``secret:`` too.
+    """
+    return isinstance(value, str) and as_secret(value) is None and value != REDACTED

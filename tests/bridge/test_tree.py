@@ -14,6 +14,7 @@ from metastore import bridge
 from metastore.bridge.shadow import Recorder
 from metastore.bridge.tree import Tree
 from metastore.clock import SYSTEM
+from tests.concurrency.test_forks import ended_well, forked
 
 SHORT, LONG = 0.05, 30.0
 HEAD = ["Conflicts", "Retries", "Saved s"]
@@ -224,3 +225,36 @@ def test_the_report_names_the_call(filled: ms.Store) -> None:
     assert re.split(r"  +", head.strip()) == ["Call site", "Mode", "Sections", "Waited", "Wait s", "Longest s", *HEAD]
     assert len(lines) == 2
     assert len({len(line) for line in (head, *lines)}) == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_the_locks_of_none_of_its_parents_threads() -> None:
+    """It waited for a thread that it does not have, in each call."""
+    held, done = threading.Event(), threading.Event()
+    locks = bridge.Bridge()
+
+    def hold() -> None:
+        with locks.tree_lock("a.b", "write"):
+            held.set()
+            done.wait(60)
+
+    def enters() -> bool:
+        with locks.tree_lock("a.b", "write", timeout=0.1):
+            return True
+
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(hold)
+        assert held.wait(60)
+        try:
+            assert ended_well(forked(enters))
+        finally:
+            done.set()
+        holding.result(60)
+
+
+def test_a_child_leaves_its_parents_block() -> None:
+    tree = Tree(SYSTEM)
+    with tree.locked(("a",), "write", 1.0):
+        tree.clear()
+        assert _free(tree, ("a",), "write")
+    assert _free(tree, ("a",), "write")

@@ -62,7 +62,7 @@ def build(store: ms.Store) -> None:
     store.policies.attach("lake.sales", "lake.keep")
     store.owners.set(table, "lake.ann")
     bob.tables.alter(table, ms.AddColumn("currency", "string", after="total"), ms.SetComment("Orders"))
-    bob.tables.alter(table, ms.RenameColumn("total", "amount"), ms.SetProperty("db-password", "hunter3"))
+    bob.tables.alter(table, ms.RenameColumn("total", "amount"), ms.SetProperty("db-password", "secret:hunter3"))
     store.tables.create("lake.sales.shop.invoices", columns=_COLUMNS[:2])
     bob.tables.drop("lake.sales.shop.invoices")
     store.tables.create("lake.sales.old.t", parents=True)

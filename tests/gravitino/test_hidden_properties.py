@@ -17,7 +17,7 @@ SCHEMA = "/metalakes/lake/catalogs/cat/schemas/s"
 
 
 def test_no_answer_shows_a_secret(lake: Api) -> None:
-    given = {"jdbc-user": "app", "jdbc-password": "hunter2", "s3-secret-access-key": "hunter3", "region": "eu"}
+    given = {"jdbc-user": "app", "jdbc-password": "hunter2", "s3-secret-access-key": "secret:hunter3", "region": "eu"}
     shown = {**given, "jdbc-password": MASK, "s3-secret-access-key": MASK}
     body = {"name": "hive", "type": "RELATIONAL", "provider": "jdbc-mysql", "properties": given}
     made = lake.ask("POST", "/metalakes/lake/catalogs", body)["catalog"]

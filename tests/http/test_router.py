@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partialmethod
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from starlette.routing import Mount
 
 import metastore as ms
 import metastore.http
+from metastore.backends.sqlite.connect import DRIVER
 from metastore.http.etags import Tags, tags_in
 
 COMMENT = [{"change": "SetComment", "text": "new"}]
@@ -293,3 +295,14 @@ def test_a_problem_of_the_database_does_not_say_where_it_is(caplog: pytest.LogCa
     assert b"backend_unavailable" in bytes(answer.body)
     assert b"internal" not in bytes(answer.body)
     assert "db.internal.example" in caplog.text
+
+
+def test_an_error_of_a_late_call_names_no_file(sqlite_url: str) -> None:
+    """The router and both protocols pass it on."""
+    file = sqlite_url.removeprefix("sqlite:///")
+    with ms.open(sqlite_url, deadline=0.1) as store, closing(DRIVER.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(ms.DeadlineExceeded, match="others wrote to the database until") as raised:
+            store.leases.acquire("a", ttl=5.0, timeout=0.1)
+        other.execute("ROLLBACK")
+    assert file not in str(raised.value)

@@ -87,6 +87,31 @@ def test_equal_secrets_have_different_handles_and_open_at_their_own_entity_alone
     assert store.verify() == []
 
 
+@pytest.mark.parametrize("value", ["secret:hunter2", "secret:sealed:1:hunter2", "secret:env:hunter-2"])
+def test_a_secret_that_looks_like_a_reference_and_is_none_is_encrypted(store: ms.Store, value: str) -> None:
+    """It was taken for a reference, and stored and shown as plain text, of which ``verify`` said nothing."""
+    table = store.tables.create("m.c.s.t", properties={"pin": value})
+    altered = store.schemas.alter("m.c.s", ms.SetProperty("pin", value))
+    assert "hunter" not in f"{table.properties}{altered.properties}"
+    assert {store.reveal(table, "pin"), store.reveal(altered, "pin")} == {value}
+    store.catalogs.alter("m.c", ms.RemoveProperty(PATTERNS))
+    store.tables.create("m.c.s.plain", properties={"pin": value})
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "pin"))
+    assert [one.invariant for one in store.verify()] == [17]
+    store.secrets.scrub()
+    assert store.verify() == []
+    assert "hunter" not in "".join(str(one.to_dict()) for one in store.changes())
+
+
+@pytest.mark.parametrize("pattern", ["keys[0].pin", "*[0]*", "[ab]pin"])
+def test_a_bracket_in_a_pattern_is_a_bracket(store: ms.Store, pattern: str) -> None:
+    """Only ``*`` and ``?`` have a meaning. A choice of characters, which nobody promised, is covered as before."""
+    key = "apin" if pattern == "[ab]pin" else "keys[0].pin"
+    store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, pattern))
+    assert store.tables.create("m.c.s.t", properties={key: "hunter2"}).properties[key].startswith("sealed:")
+    assert store.reveal("m.c.s.t", key) == "hunter2"
+
+
 def test_a_trusted_store_compares_values_and_a_user_does_not(store: ms.Store) -> None:
     table = store.tables.create("m.c.s.t", properties=SECRET)
     role = store.roles.create("m.writer")

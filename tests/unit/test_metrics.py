@@ -400,6 +400,8 @@ def test_prometheus_with_several_stores(registry: CollectorRegistry) -> None:
     for store, labels, word in refused:
         with pytest.raises(InvalidArgument, match=word):
             register(store, registry, hot_entities=10, **labels)
+    with pytest.raises(InvalidArgument, match="the metrics of a store, not 5"):
+        register(5, registry, database="c")  # type: ignore[arg-type]
     unregister(one, registry)
     assert value(registry, "announced_total", database="a") is None
     unregister(other, registry)

@@ -333,8 +333,8 @@ def _translated(error: Exception) -> MetastoreError | Exception:
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and of_sqlite(code) is Consequence.RETRY and remaining(SYSTEM, math.inf) <= 0:
         return DeadlineExceeded(
-            f"others wrote to the database {_file(error)} until the deadline, and SQLite has one writer; nothing was "
-            "applied; call again later"
+            "others wrote to the database until the deadline, and SQLite has one writer; nothing was applied; "
+            "call again later"
         )
     if code is not None:
         return _meaning(error, code)

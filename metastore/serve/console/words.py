@@ -13,7 +13,7 @@ from metastore.clock import SYSTEM
 from metastore.kinds.change import EntityChange
 from metastore.kinds.entity import Change, Version
 from metastore.kinds.registry import KINDS, OWNED_KINDS
-from metastore.kinds.secret import Secret
+from metastore.kinds.secret import Secret, as_secret
 from metastore.names import format_path, parse_path
 from metastore.past.diff import Difference
 from metastore.secrets.names import MASK, is_hidden
@@ -178,10 +178,8 @@ def _path(value: object) -> str:
 
 
 def _property(fields: Mapping[str, Any]) -> str:
-    value = fields.get("value")
-    text = str(value)
-    shown = text if text.startswith("secret:") else value_text(str(fields["key"]), value)
-    return f"set the property {fields['key']} to {short(shown, 60)}"
+    value = str(fields.get("value"))
+    return f"set the property {fields['key']} to {short(value_text(str(fields['key']), as_secret(value) or value), 60)}"
 
 
 _SAID: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
