@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
@@ -192,8 +192,10 @@ class Hold:
         if expires_at is None:
             self.check()  # another thread may have released it meanwhile
             raise self.lose("another process has it, or broke it")
-        renewed = Validity(self.clock, ttl, since)
-        if renewed.left() > self._validity.left():  # otherwise a later renewal was answered first
+        renewed, known = Validity(self.clock, ttl, since), self._validity
+        # otherwise a later renewal was answered first; but the database may have done that one before this shorter one
+        shortens = ttl < known.ttl and expires_at - self._expires_at >= timedelta(seconds=ttl - known.ttl)
+        if shortens or renewed.left() > known.left():
             self._expires_at, self._validity = expires_at, renewed
         self.check()  # the answer may have come too late
         if ttl < self._ttl:  # it was acquired for longer meanwhile, and this renewal may have come after that one

@@ -18,10 +18,10 @@ class Validity:
 
     def __init__(self, clock: Clock, ttl: float, since: Instant) -> None:
         self._clock = clock
-        self._ttl = ttl
+        self.ttl = ttl
         self._since = since
 
     def left(self) -> float:
         """Return the seconds that are left; 0 or less: the lease is over."""
         now, since = Instant.now(self._clock), self._since
-        return self._ttl - max(now.monotonic - since.monotonic, now.boottime - since.boottime, now.wall - since.wall)
+        return self.ttl - max(now.monotonic - since.monotonic, now.boottime - since.boottime, now.wall - since.wall)

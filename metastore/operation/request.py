@@ -163,12 +163,15 @@ def committed(backend: Reads, entity: Entity) -> bool:
 def is_same(entity: Entity, record: Record) -> bool:
     """Whether the record that was read by an entity's id is that entity: after a restore, another one may have the id.
 
-    Such an entity was created after every time that the loaded entity has.
+    Such an entity was created after every time of the database's clock that the loaded entity has.
     """
     known, origin = entity.record, entity.origin
-    if origin is None or origin.drafted:
-        return record.chain[-1].kind == entity.kind
-    return record.chain[-1].kind == entity.kind and record.created_at <= max(known.created_at, known.modified_at)
+    if record.chain[-1].kind != entity.kind:
+        return False
+    latest = None if origin is None else origin.written_at
+    if origin is not None and not origin.drafted:
+        latest = max(known.created_at, known.modified_at)
+    return latest is None or record.created_at <= latest or record.created_at == known.created_at
 
 
 def is_lost(entity: Entity, record: Record) -> bool:

@@ -55,14 +55,14 @@ class Consumers:
         row = backend.readers.consumer(name)
         if row is None:
             row = backend.readers.add_consumer(name, _start(self._session, start))
-        return Consumer(self._session, row, run, backend.feed_start()[0])
+        return Consumer(self._session, name, _place(row, backend.feed_start()[0], run))
 
     def list(self) -> list[Consumer]:
         """Return all consumers, by name."""
         check_whole(self._session)
         backend = self._session.backend
         run, epoch = backend.origin.run, backend.feed_start()[0]
-        return [Consumer(self._session, row, run, epoch) for row in backend.readers.consumers()]
+        return [Consumer(self._session, row.name, _place(row, epoch, run)) for row in backend.readers.consumers()]
 
     def drop(self, name: str) -> bool:
         """Delete a consumer, so that gc no longer waits for it; False: it does not exist.
@@ -80,10 +80,8 @@ class Consumer:
     them needs its own instance.
     """
 
-    def __init__(self, session: Session, row: ConsumerRow, run: str | None, epoch: str) -> None:
-        """``run``: that of the server, before it was asked for the row."""
-        self._session, self.name, self._run = session, row.name, run
-        self._at = _place(row, epoch)
+    def __init__(self, session: Session, name: str, at: _Place) -> None:
+        self._session, self.name, self._at = session, name, at
 
     def __repr__(self) -> str:
         return f"<Consumer {self.name} at {self._at.seq}>"
@@ -113,28 +111,31 @@ class Consumer:
     def _after(self, at: _Place, limit: int, unreadable: Unreadable | None) -> list[Change]:
         limit, backend = positive_integer(limit, "a limit"), self._session.backend
         while True:
-            run = self._checked_server(at.seq)
+            at = self._on_this_server(at)
             try:
                 found = list(islice(changes(backend, self._session.clock, at.position, limit, unreadable), limit))
-            except HistoryGone:
-                if backend.origin.run == run:
+            except (HistoryGone, InvalidArgument):  # a backup was put back
+                if backend.origin.run == at.run:
                     raise
             else:
-                if backend.origin.run == run:  # otherwise some of the rows may come from a server that lost it
+                if backend.origin.run == at.run:  # otherwise some of the rows may come from a server that lost it
                     return found
 
-    def _checked_server(self, seq: int) -> str | None:
-        """Return the server's run, on which the consumer is at ``seq``.
+    def _on_this_server(self, at: _Place) -> _Place:
+        """Return the same place, as the present server's position.
 
         Raises VersionConflict or EntityNotFound if another server has taken over, where the consumer is elsewhere.
         """
-        run = self._session.backend.origin.run
-        if run != self._run:
-            row = self._session.backend.readers.consumer(self.name)
-            if row is None or row.seq != seq:
-                raise self._moved(seq)
-            self._run = run
-        return run
+        backend = self._session.backend
+        run = backend.origin.run
+        if run == at.run:
+            return at
+        row, epoch = backend.readers.consumer(self.name), backend.feed_start()[0]
+        if row is None or not (here := _place(row, epoch, run)).is_at(at):
+            raise self._moved(at.seq)
+        if self._at is at:
+            self._at = here
+        return here
 
     def commit(self, position: str) -> None:
         """Move to a position: the next ``read`` returns changes after it. An earlier position reads changes again.
@@ -147,10 +148,10 @@ class Consumer:
         try:
             to = _readable(self._session, position)
         except HistoryGone:
-            if self._session.backend.origin.run == self._run:
+            if self._session.backend.origin.run == self._at.run:
                 raise
             raise self._lost() from None  # its own place is in the database
-        self._move(_Place(to, position))
+        self._move(self._at.moved(to, position))
 
     def reset(self, start: str) -> None:
         """Move to "now", "beginning" (see ``Consumers.get``) or a position, also after HistoryGone.
@@ -159,7 +160,7 @@ class Consumer:
         """
         _check_start(start)
         to = _start(self._session, start)
-        self._move(_Place(to, position_at(self._session.backend, to)))
+        self._move(self._at.moved(to, position_at(self._session.backend, to)))
 
     def _move(self, to: _Place) -> None:
         self._advance(self._at.seq, lambda _: to, Call())
@@ -214,7 +215,7 @@ class Consumer:
         """Return the place of a batch's last change. Raises VersionConflict if a server without it has taken over."""
         position = batch[-1].position
         try:
-            return _Place(number_in(self._session.backend, position), position)
+            return self._at.moved(number_in(self._session.backend, position), position)
         except HistoryGone:
             raise self._lost() from None
 
@@ -232,7 +233,7 @@ class Consumer:
                 self.name,
                 f"the consumer {self.name} was dropped, or another server that took over lost it; create it again",
             )
-        self._at, self._run = _place(row, epoch), run
+        self._at = _place(row, epoch, run)
         message = (
             f"the consumer {self.name} is at {row.seq}, and not at {was}: another instance has moved it, or another "
             "server that took over lost its last moves; read again from there"
@@ -245,10 +246,23 @@ class _Place(NamedTuple):
 
     seq: int
     position: str
+    run: str | None
+    """The run of the server that gave the position; "": it is not known. Another one names the place differently."""
+
+    def moved(self, seq: int, position: str) -> _Place:
+        """Return another place; a position that begins like this one's was given in the same run, or is as good."""
+        begins = position.rpartition("-")[0] == self.position.rpartition("-")[0]
+        return _Place(seq, position, self.run if begins else "")
+
+    def is_at(self, other: _Place) -> bool:
+        """Whether both are the same change; gc may have deleted what names it."""
+        here, there = (one.position.rpartition("-")[2] for one in (self, other))
+        return here.startswith(there) or there.startswith(here)
 
 
-def _place(row: ConsumerRow, epoch: str) -> _Place:
-    return _Place(row.seq, position_of(epoch, row.seq, row.operation_id))
+def _place(row: ConsumerRow, epoch: str, run: str | None) -> _Place:
+    """``run``: that of the server, before it was asked for the row."""
+    return _Place(row.seq, position_of(epoch, row.seq, row.operation_id), run)
 
 
 def _check_start(start: object) -> None:

@@ -246,4 +246,6 @@ class Origin:
     only one run.
     """
     drafted: bool = False
-    """Its entities belong to a transaction: their times do not come from the database."""
+    """Its entities belong to a transaction: the times of what it wrote do not come from the database."""
+    written_at: int | None = None
+    """When the transaction wrote, by the database's clock; 0: it wrote nothing. None: it is not known."""

@@ -18,6 +18,7 @@ from uuid import UUID
 from metastore.clock import Clock
 from metastore.errors import InvalidArgument
 from metastore.operation.dropping import dropping_named
+from metastore.operation.request import Results
 from metastore.port.backend import Backend, Guards, Reads
 from metastore.port.commit import Commit, CommitOutcome, Committed
 from metastore.port.conditions import LIVE
@@ -64,9 +65,11 @@ class Overlay(Reads):
     def identify(self) -> Origin:
         return self._base.identify()
 
-    def committed(self) -> None:
-        """Note that every entity that the transaction returned is committed now."""
+    def committed(self, results: Results | None) -> None:
+        """Note that every entity that the transaction returned is committed now; ``results``: as far as known."""
         self.origin.committed = True
+        if results is not None:
+            self.origin.written_at = max([one.time for one in results if one is not None], default=0)
 
     @property
     def is_old(self) -> bool:

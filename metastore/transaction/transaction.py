@@ -24,7 +24,7 @@ from metastore.operation.authorized import check_principal, with_evidence
 from metastore.operation.dropping import pending_name
 from metastore.operation.marks import OwnMark
 from metastore.operation.record import LATE, ask_until_it_answers, tell_id, withdraw
-from metastore.operation.request import Call
+from metastore.operation.request import Call, Results
 from metastore.operation.session import ManagerSession, Session
 from metastore.operation.tickets import Loan, carrying, running, sent
 from metastore.port.backend import Backend, Reads
@@ -142,10 +142,10 @@ class Transaction(Managers):
             around.outdate()
         try:
             with until(ends):
-                run(lambda number: self._send(number, ends), effort_of(session, policy, self._id, ends))
+                results = run(lambda number: self._send(number, ends), effort_of(session, policy, self._id, ends))
             if self._failed:
                 return
-            self._overlay.committed()
+            self._overlay.committed(results)
             self._remember()
             session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
         except DeadlineExceeded as error:
@@ -178,7 +178,8 @@ class Transaction(Managers):
             with cleaning(self._outer.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._mark.remove()
 
-    def _send(self, number: int, ends: float) -> None:
+    def _send(self, number: int, ends: float) -> Results | None:
+        """Send the commit; None: it was applied, but its answer was lost."""
         self._attempts = number
         if self._overlay.is_old:
             self.refused = True  # so that a run begins again
@@ -187,7 +188,7 @@ class Transaction(Managers):
         commit = self._to_send()
         # an error may rest on the places of entities alone; a commit that succeeds has nothing that they could change
         if not (commit.leaves_row or commit.reads or commit.leases or (self._failed and commit.guards)):
-            return
+            return ()
         together = None if self._line is None else self._line.together(commit, self._overlay.looked_back)
         with self._loan.taken(ends) as self._lent:
             outcome = together or self._committed(self._in_line(commit))
@@ -207,6 +208,7 @@ class Transaction(Managers):
                 self._claim = claim
                 raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
         self._mark.held = None
+        return outcome.results if isinstance(outcome, Committed) else None
 
     def _may_borrow(self, commit: Commit, ends: float) -> bool:
         """Whether a block inside of a function, which would wait for it, can go on the ticket of that function."""

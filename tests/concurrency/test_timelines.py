@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import itertools
 import secrets
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -228,9 +230,10 @@ def _stage(store: ms.Store, table: Any) -> None:
             assert lease.publish() == (), "nor is it staged for that one"
 
 
-def _made(store: ms.Store, name: str) -> tuple[Any, Any, Any]:
+def _made(store: ms.Store, name: str) -> tuple[Any, Any, Any, Any]:
     schema = store.schemas.create(f"lake.cat.{name}")
-    return schema, store.tables.create("t", parent=schema), store.roles.create(f"lake.{name}")
+    table, role = store.tables.create("t", parent=schema), store.roles.create(f"lake.{name}")
+    return schema, table, role, store.run(lambda tx: tx.tables.create("of a transaction", parent=schema))
 
 
 def test_a_lost_entity_is_not_the_one_that_has_its_id_now(world: _World) -> None:
@@ -248,13 +251,20 @@ def test_a_lost_entity_is_not_the_one_that_has_its_id_now(world: _World) -> None
         made = _made(store, "made")
         assert [entity.id for entity in made] == [entity.id for entity in lost]
         for what, read in READS.items():
-            for one in (stores[what], store):
+            schema, table, role, of_transaction = lost
+            for one, of_it in itertools.product((stores[what], store), (table, of_transaction)):
                 with pytest.raises(ms.EntityNotFound, match="not there any more"):
-                    read(one, *lost)
+                    read(one, schema, of_it, role)
             stores[what].close()
         for _ in range(2):  # the second time from memory
             assert store.tables.load(made[1]).path == "lake.cat.made.t"
-        for call in (lambda: store.tables.load(lost[1]), drop.entity, drop.started, drop.finish):
+        for call in (
+            *[partial(store.tables.load, one) for one in (lost[1], lost[3])],
+            drop.entity,
+            drop.started,
+            drop.finish,
+        ):
             with pytest.raises(ms.EntityNotFound):
                 call()
+        assert not any(store.tables.drop(one) for one in (lost[1], lost[3]))
         assert store.verify() == []
