@@ -131,8 +131,11 @@ BY_NAME = {"store.allowed", "store.as_user"}
 """They ask for the rights of the user that has both the name and the id."""
 
 
+@pytest.mark.parametrize("how", [{}, {"drafted": True, "written_at": 1}], ids=["call", "transaction"])
 @pytest.mark.parametrize(("method", "taking"), TAKING, ids=[f"{method} {one.name}" for method, one in TAKING])
-def test_a_lost_entity_is_not_the_one_that_has_its_id_now(method: Method, taking: inspect.Parameter) -> None:
+def test_a_lost_entity_is_not_the_one_that_has_its_id_now(
+    method: Method, taking: inspect.Parameter, how: dict[str, Any]
+) -> None:
     """Its commit was lost: a backup was put back, or another server took over. Nothing is read or written for it."""
     with ms.open("memory://", principal="tester", deadline=5.0) as store:
         grow(store)
@@ -140,7 +143,7 @@ def test_a_lost_entity_is_not_the_one_that_has_its_id_now(method: Method, taking
         if there is None or there.origin is None:
             return
         record = there.record._replace(created_at=1, modified_at=1)
-        call = _call(method, store, taking, type(there)(record, replace(there.origin, run="earlier")))
+        call = _call(method, store, taking, type(there)(record, replace(there.origin, run="earlier", **how)))
         before = store.position()
         # nothing is there to be dropped or detached; or it has changed since
         with suppress(ms.EntityNotFound, ms.VersionConflict):
