@@ -9,7 +9,8 @@ revert can bring back any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -162,7 +163,10 @@ def _sweep_relations(backend: Backend) -> None:
         found = [(row_id, entity_id, column, columns(doc)) for row_id, entity_id, column, doc in swept.columns]
         lost = [row[:3] for row in found if row[3] is not None and row[2] not in row[3]]
         if lost:
-            kept = _kept_columns(backend, sorted({entity_id for _, entity_id, _ in lost}))
+            gone = defaultdict[int, set[int]](set)
+            for _, entity_id, column in lost:
+                gone[entity_id].add(column)
+            kept = _kept_columns(backend, gone)
             backend.delete_columns([i for i, entity_id, column in lost if column not in kept.get(entity_id, [column])])
         after = swept.last
 
@@ -174,15 +178,18 @@ def _columns(doc: str | None) -> Collection[int] | None:
     return None
 
 
-def _kept_columns(backend: Backend, ids: list[int]) -> dict[int, set[int]]:
-    """Return the columns that each entity has had since the past begins: a revert may bring them back.
+def _kept_columns(backend: Backend, lost: Mapping[int, set[int]]) -> dict[int, set[int]]:
+    """Return the columns that each entity has had since the past begins, or a pin: a revert may bring them back.
 
-    It leaves out entities of which this cannot be known.
+    It leaves out entities of which this cannot be known, and those that had all ``lost`` columns then.
     """
-    kept = {}
+    kept, ids = {}, list(lost)
     with suppress(NotKept):  # another gc has just raised where the past begins: the next gc does it
-        since, now = backend.past.since(), backend.watermark().position
-        for entity_id, then in zip(ids, backend.past.by_id(since, ids, docs=False), strict=True):
+        now, pins = backend.watermark().position, backend.readers.pins()  # a revert in several commits has a pin
+        since = min([backend.past.since(), *[pin.seq for pin in pins]])
+        for entity_id, then in zip(ids, backend.past.by_id(since, ids), strict=True):
+            if then and lost[entity_id] <= set(_columns(then.record.doc) or ()):
+                continue  # most gcs find it so, and need not read all versions
             seen = [_columns(doc) for doc in _docs(backend, now, entity_id, then.record.version if then else 1)]
             if None not in seen:
                 kept[entity_id] = {column for one in seen for column in one or ()}
