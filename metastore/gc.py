@@ -9,6 +9,8 @@ revert can bring back any more.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,7 +32,7 @@ from metastore.managers.attempts import exclusive
 from metastore.managers.drops.pending import PendingDrop
 from metastore.managers.drops.row import above_pending, is_destroyed, pending_drops
 from metastore.managers.purge import delete_trees
-from metastore.managers.relations.writes import column_paths, is_dropping
+from metastore.managers.relations.writes import column_paths
 from metastore.operation.perform import perform
 from metastore.operation.request import Call, Fencing, Request
 from metastore.operation.session import Session
@@ -44,6 +46,8 @@ _ROOTS: Final = 100
 """How many entities gc asks for at once, to make them unrestorable or to delete them."""
 _STEPS: Final = 1000
 """How many steps of history one statement examines."""
+_PAGE: Final = 100
+"""How many versions of an entity, with their documents, gc reads at once."""
 _PATIENCE: Final = 5.0
 """How long gc tries to make one entity unrestorable (seconds)."""
 _LONG_DEAD: Final = 3_600_000_000
@@ -155,28 +159,48 @@ def _sweep_relations(backend: Backend) -> None:
     """Delete relations with a missing end, which the gc of an older program left, and those of dropped columns."""
     after: int | None = 0
     while after is not None:
-        swept, paths = backend.sweep_relations(after, _STEPS), cache(column_paths)
-        lost = {
-            row_id: entity_id
-            for row_id, entity_id, column, doc in swept.columns
-            if column not in paths(doc) and not is_dropping(doc, column)
-        }
+        swept, columns = backend.sweep_relations(after, _STEPS), cache(_columns)
+        found = [(row_id, entity_id, column, columns(doc)) for row_id, entity_id, column, doc in swept.columns]
+        lost = [row[:3] for row in found if row[3] is not None and row[2] not in row[3]]
         if lost:
-            settled = _settled(backend, sorted(set(lost.values())))
-            backend.delete_columns([row_id for row_id, entity_id in lost.items() if entity_id in settled])
+            gone = defaultdict[int, set[int]](set)
+            for _, entity_id, column in lost:
+                gone[entity_id].add(column)
+            kept = _kept_columns(backend, gone)
+            backend.delete_columns([i for i, entity_id, column in lost if column not in kept.get(entity_id, [column])])
         after = swept.last
 
 
-def _settled(backend: Backend, ids: list[int]) -> set[int]:
-    """Return the entities that did not change since the past begins: a revert may bring columns of the others back."""
-    try:
-        then, now = (
-            backend.past.by_id(at, ids, docs=False) for at in (backend.past.since(), backend.watermark().position)
-        )
-    except NotKept:  # another gc has just raised where the past begins: the next gc does it
-        return set()
-    both = zip(ids, then, now, strict=True)
-    return {i for i, old, new in both if old and new and old.record.version == new.record.version}
+def _columns(doc: str | None) -> Collection[int] | None:
+    """Return the columns of an entity, also those that are being dropped in steps; None: it cannot be read."""
+    with suppress(UnreadableRow):
+        return column_paths(doc, None, dropping=True).keys()
+    return None
+
+
+def _kept_columns(backend: Backend, lost: Mapping[int, set[int]]) -> dict[int, set[int]]:
+    """Return the columns that each entity has had since the past begins, or a pin: a revert may bring them back.
+
+    It leaves out entities of which this cannot be known, and those that had all ``lost`` columns then.
+    """
+    kept, ids = {}, list(lost)
+    with suppress(NotKept):  # another gc has just raised where the past begins: the next gc does it
+        now, pins = backend.watermark().position, backend.readers.pins()  # a revert in several commits has a pin
+        since = min([backend.past.since(), *[pin.seq for pin in pins]])
+        for entity_id, then in zip(ids, backend.past.by_id(since, ids), strict=True):
+            if then and lost[entity_id] <= set(_columns(then.record.doc) or ()):
+                continue  # most gcs find it so, and need not read all versions
+            seen = [_columns(doc) for doc in _docs(backend, now, entity_id, then.record.version if then else 1)]
+            if None not in seen:
+                kept[entity_id] = {column for one in seen for column in one or ()}
+    return kept
+
+
+def _docs(backend: Backend, at: int, entity_id: int, first: int) -> Iterator[str | None]:
+    after = first - 1
+    while steps := backend.past.history(at, entity_id, after, _PAGE):
+        yield from [step.doc for step in steps]
+        after = steps[-1].version or 0
 
 
 def _delete_steps(backend: Upkeep, limits: HistoryLimits) -> tuple[int, int]:

@@ -59,7 +59,7 @@ def _above(store: Managers, entity: Entity) -> list[Entity]:
 
 def _of_columns(store: Managers, entity: Entity) -> Iterator[Attached]:
     backend = store._session.backend  # noqa: SLF001  (a manager reads the tags of one column at a time)
-    paths = column_paths(entity.record.doc)
+    paths = column_paths(entity.record.doc, entity.record.chain[-1])
     for row, far, _, here in live_related(backend, TAG_ON, end_of(entity, ())):
         if row.column_id != NO_COLUMN and (names := paths.get(row.column_id)) is not None:
             yield attached(row, here.chain, far.chain, names)

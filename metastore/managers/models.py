@@ -37,7 +37,8 @@ from metastore.operation.kept_result import entity_at
 from metastore.operation.request import Attempt, Proposal, View
 from metastore.operation.seals import NO_SEAL, Seal
 from metastore.operation.session import ManagerSession
-from metastore.port.records import OwnedRecord, Step
+from metastore.port.records import OwnedRecord, Record, Step
+from metastore.port.unreadable import naming
 from metastore.secrets.sealer import bound
 
 T = TypeVar("T")
@@ -125,7 +126,7 @@ class Models(Manager[Model]):
             known = backend.by_id([model_id])[0]
             if known is None or not known.live:
                 raise EntityNotFound(str(model_id), f"the model with the id {model_id} was dropped while it was read")
-            left = json.loads(known.record.doc)["latest_version"] - after
+            left = _latest(known.record) - after
             if left <= 0:
                 break
             # rows beyond the page are read again; where most versions were dropped, the next page asks for twice as
@@ -296,3 +297,8 @@ def _version(steps: Sequence[Step], operation_id: UUID) -> ModelVersion:
         if step.kind == MODEL_VERSION.name:
             return cast(ModelVersion, entity_at(step))
     raise outcome_forgotten(operation_id)
+
+
+def _latest(record: Record) -> int:
+    here = record.chain[-1]
+    return naming(lambda: int(json.loads(record.doc)["latest_version"]), here.kind, here.id, record.version)

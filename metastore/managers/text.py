@@ -16,7 +16,7 @@ from metastore.kinds.entity import Entity
 from metastore.kinds.relation import OWNER, TAG_ON, Relation
 from metastore.kinds.secret import Secret
 from metastore.managers.relations.ends import end_of
-from metastore.managers.relations.reads import live_relating
+from metastore.managers.relations.reads import relating_there
 from metastore.names import clean_text
 from metastore.operation.session import ManagerSession
 from metastore.secrets.names import is_hidden
@@ -57,7 +57,7 @@ def text_of(session: ManagerSession, text: str | None, named: Iterable[Entity]) 
         if text in one.name.casefold():
             end = end_of(one, (one.kind,))
             with suppress(EntityNotFound):  # dropped meanwhile
-                found.update(row.from_id for row, *_ in live_relating(session.backend, RELATED[one.kind], end))
+                found.update(row.from_id for row, *_ in relating_there(session.backend, RELATED[one.kind], end))
     return Text(text, frozenset(found))
 
 

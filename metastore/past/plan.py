@@ -11,10 +11,9 @@ the present state when it runs, so a step that runs again changes nothing. The o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -33,7 +32,7 @@ from metastore.past.diff import Differing, differing, scope_at
 from metastore.past.reads import reads_at
 from metastore.port.conditions import DROPPING, LIVE, ROOT_ID
 from metastore.port.records import ROOT, Known, OwnedRecord, Record
-from metastore.port.unreadable import naming
+from metastore.port.unreadable import document
 
 __all__ = ["COUNTERS", "ROWS", "Goal", "Plan", "Step", "in_batches", "parent_of", "planned", "rows_of"]
 
@@ -328,9 +327,7 @@ def _is_reached(goal: Goal, then: Known, present: Known | None) -> bool:
 
 def _numberless(record: Record) -> dict[str, Any]:
     """Return a document without its counters, which a revert leaves alone."""
-    here = record.chain[-1]
-    doc = naming(partial(json.loads, record.doc), here.kind, here.id, record.version)
-    return {name: value for name, value in doc.items() if name not in COUNTERS}
+    return {name: value for name, value in document(record).items() if name not in COUNTERS}
 
 
 def _is_reached_row(session: Session, to: int) -> Callable[[Differing], bool]:

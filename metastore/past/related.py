@@ -116,4 +116,4 @@ def _at(one: Between, version: int | None, to_id: int | None, found: _Found, *, 
 
 
 def _has(known: Known, column_id: int) -> bool:
-    return column_id == NO_COLUMN or column_id in column_paths(known.record.doc)
+    return column_id == NO_COLUMN or column_id in column_paths(known.record.doc, known.record.chain[-1])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from metastore.errors import InvalidArgument
+from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.kinds.drop import DROP, target_id
 from metastore.kinds.partition import PARTITION
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC, belongs
@@ -106,16 +107,24 @@ class _Tree:
         owned = rows("owned", _OWNED, ("owner_id", "kind", "name"), wanted)
         groups = groupby(owned, itemgetter(0))
         owner, group = next(groups, (None, iter(())))
-        relations: dict[int, list[RelationLine]] = {}
-        docs = {row_id: row[2] for row_id, row in entities.items()}
-        options = {"ids": self._ids, "history": self._history}
-        for from_id, relation in relation_lines(self._snapshot, self._top, self._root, visits, docs, **options):
-            relations.setdefault(from_id, []).append(relation)
+        shown: dict[int, EntityLine] = {}
         for visit in visits:
             entity = self._entity(visit, entities.get(visit.row.id))
             if entity is None:
                 self._left_out.add(visit.row.id)
             else:
+                shown[visit.row.id] = entity
+        relations: dict[int, list[RelationLine]] = {}
+        docs = {row_id: row[2] for row_id, row in entities.items()}
+        sound = [visit for visit in visits if visit.row.id in shown]
+        found = relation_lines(
+            self._snapshot, self._top, self._root, sound, docs, self._damaged, ids=self._ids, history=self._history
+        )
+        for from_id, relation in found:
+            relations.setdefault(from_id, []).append(relation)
+        for visit in visits:
+            entity = shown.get(visit.row.id)
+            if entity is not None:
                 yield entity
             if owner == visit.row.id:
                 kept = () if entity is None else group if self._history else _seen(group)
@@ -125,6 +134,25 @@ class _Tree:
             if entity is not None:
                 yield from (_owned(row, self._ids, self._document) for row in self._drops.get(visit.row.id, ()))
                 yield from relations.get(visit.row.id, ())
+
+    def _damaged(self, ids: Collection[int]) -> set[int]:
+        """Return which of these entities the file leaves out, with all below them, because they cannot be read."""
+        if self._unreadable is None or not ids:
+            return set()
+        guards = self._snapshot.rows("guard", ("id", "kind", "name"), ("id",), sorted(ids))
+        entities = self._snapshot.rows("entity", ("id", "version", "doc", *AUDIT), ("id",), sorted(ids))
+        known = {row[0]: row for row in entities}
+        return {row_id for row_id, kind, name in guards if not self._is_sound(kind, name, known.get(row_id))}
+
+    def _is_sound(self, kind: str, name: str, row: tuple[Any, ...] | None) -> bool:
+        if row is None:
+            return False
+        row_id, number, doc, *audit = row
+        with suppress(UnreadableRow):
+            _check_text(name, (kind, row_id, number))
+            self._document(doc, (kind, row_id, number), audit)
+            return True
+        return False
 
     def _entity(self, visit: Visit, row: tuple[Any, ...] | None) -> EntityLine | None:
         if visit.row.parent_id in self._left_out:
@@ -164,7 +192,10 @@ def _seen(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
 
 def _is_dropping(row: tuple[Any, ...]) -> bool:
     _, kind, _, _, _, doc, *_ = row
-    return kind == PARTITION.name and isinstance(doc, str) and f'"{MARKER}"' in doc and MARKER in json.loads(doc)
+    if kind == PARTITION.name and isinstance(doc, str) and f'"{MARKER}"' in doc:
+        with suppress(ValueError, RecursionError):  # who makes the row's line finds out that it is damaged
+            return MARKER in json.loads(doc)
+    return False
 
 
 def _entity(visit: Visit, known: tuple[Any, ...] | None, ids: bool, document: _Documents) -> EntityLine:

@@ -7,7 +7,7 @@ path.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
@@ -52,21 +52,27 @@ def relation_lines(
     root: int | None,
     visits: Sequence[Visit],
     docs: Mapping[int, str],
+    damaged: Callable[[Collection[int]], set[int]],
     *,
     ids: bool,
     history: bool,
 ) -> Iterator[tuple[int, RelationLine]]:
     """Yield (from_id, line) for the relations from ``visits`` to entities of the file.
 
-    ``root`` is the file's first entity; None: the file holds a whole database. ``top`` is its parent.
+    ``root`` is the file's first entity; None: the file holds a whole database. ``top`` is its parent. ``damaged``
+    returns which of some entities are left out of the file.
     """
     froms = {visit.row.id: visit for visit in visits}
     rows = list(snapshot.rows("relation", _COLUMNS, _COLUMNS[:5], list(froms)))
     places = _places(snapshot, {row[6] for row in rows}, top)
+    left_out = damaged(places.keys())
     # keeping one document is enough, because the rows are ordered by from_id
-    paths = lru_cache(maxsize=1)(lambda from_id: column_paths(docs.get(from_id)))
+    paths = lru_cache(maxsize=1)(lambda from_id: column_paths(docs.get(from_id), None))
     for from_id, kind, slot, column, value, row_id, to_id, version, *audit in rows:
-        names = _names(places, to_id, top, root)
+        way = _way(places, to_id, top)
+        if way is None or not left_out.isdisjoint(way):
+            continue
+        names = _names(places, way, root)
         columns = None if column == NO_COLUMN else paths(from_id).get(column)
         lost = names is None or (column != NO_COLUMN and columns is None)
         if (top == ROOT_ID and names is not None and names[0] != froms[from_id].names[0]) or lost:
@@ -91,17 +97,22 @@ def _places(snapshot: TableSnapshot, ids: set[int], top: int) -> dict[int, _Plac
     return places
 
 
-def _names(places: Mapping[int, _Place], entity_id: int, top: int, root: int | None) -> tuple[str, ...] | None:
-    """Return the names from ``top`` to a live entity; None: it is not live, or neither ``root`` nor below it."""
-    names: list[str] = []
-    first = top
+def _way(places: Mapping[int, _Place], entity_id: int, top: int) -> list[int] | None:
+    """Return the ids from an entity up to below ``top``; None: they do not lead there, or in a circle."""
+    way: list[int] = []
     while entity_id != top:
-        place = places.get(entity_id)
-        if place is None or not place.live:
+        if entity_id not in places or entity_id in way:
             return None
-        names.append(place.name)
-        first, entity_id = entity_id, place.parent_id
-    return tuple(reversed(names)) if root in (None, first) else None
+        way.append(entity_id)
+        entity_id = places[entity_id].parent_id
+    return way
+
+
+def _names(places: Mapping[int, _Place], way: Sequence[int], root: int | None) -> tuple[str, ...] | None:
+    """Return the names down to a live entity; None: it is not live, or neither ``root`` nor below it."""
+    found = [places[one] for one in reversed(way)]
+    shown = all(place.live for place in found) and root in (None, *way[-1:])
+    return tuple([place.name for place in found]) if shown else None
 
 
 # --- import

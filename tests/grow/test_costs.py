@@ -555,9 +555,9 @@ def test_the_document_of_a_table_is_read_once_for_all_its_columns(
     store.tables.alter("m.c.small.t", ms.DropColumn("c007"))
     parsed = list[str | None]()
 
-    def noted(doc: str | None) -> dict[int, tuple[str, ...]]:
+    def noted(doc: str | None, *more: Any, **options: Any) -> dict[int, tuple[str, ...]]:
         parsed.append(doc)
-        return column_paths(doc)
+        return column_paths(doc, *more, **options)
 
     for where in ("managers.relations.reads", "transfer.relations", "gc"):
         monkeypatch.setattr(f"metastore.{where}.column_paths", noted)

@@ -12,6 +12,7 @@ import metastore as ms
 from metastore import Store
 from metastore.errors import EntityNotFound, HistoryGone, MetastoreError
 from metastore.managers.all import Managers
+from metastore.past import revert
 
 PATHS = ("m.c.s", "m.c.s.a", "m.c.s.b", "m.c.z", "m.c.z.a")
 TAGS = ("m.red", "m.blue")
@@ -182,3 +183,53 @@ def test_gc_keeps_what_columns_have_until_no_revert_can_bring_them_back(store: S
         store.tables.create("m.c.s.other", if_exists="replace")
         store.gc(retention=timedelta(0), keep_versions=1)
     assert store._session.backend.sweep_relations(0, 100).columns == ()
+
+
+def test_gc_asks_of_each_version_whether_a_dropped_column_can_come_back(store: Store) -> None:
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    store.tags.create("m.tag")
+    table = store.tables.create("m.c.s.t", parents=True, columns=[ms.Column("id", "long"), ms.Column("a", "long")])
+    store.tags.attach(table, "m.tag", column="a")
+    tagged = store.position()
+    store.tables.alter(table, ms.DropColumn("a"))
+    store.tables.alter(table, ms.SetComment("version 3"))
+    assert list(store.find("m.c", text="tag")) == []  # the row is there still, but nobody sees it
+    store.revert(table, to=tagged)
+    back = store.position()
+    store.tables.alter(table, ms.DropColumn("a"))
+
+    store.gc(retention=timedelta(0), keep_versions=3)  # the past begins at version 3, which does not have the column
+    store.revert(table, to=back)
+    assert [tag.name for tag in store.tags.on(table, column="a")] == ["tag"]
+    store.tables.alter(table, ms.DropColumn("a"))
+    for text in ("8", "9"):
+        store.tables.alter(table, ms.SetComment(text))
+    store.gc(retention=timedelta(0), keep_versions=2)  # versions 8 and 9 differ, but neither has the column
+    assert store._session.backend.sweep_relations(0, 100).columns == ()
+
+
+def test_gc_beside_a_revert_in_several_commits_loses_no_tag_of_a_column(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    store.tags.create("m.tag")
+    table = store.tables.create("m.c.s.t", parents=True, columns=[ms.Column("id", "long"), ms.Column("a", "long")])
+    store.tags.attach(table, "m.tag", column="a")
+    tagged = store.position()
+    store.tables.alter(table, ms.DropColumn("a"))
+    store.tables.alter(table, ms.SetComment("other"))
+    store.tables.create("m.c.s.new")
+
+    monkeypatch.setattr(revert, "_ATOMIC", 1)
+    monkeypatch.setattr(revert, "_CHUNK", 1)
+    chunk = revert._chunk
+
+    def with_gc(*args: Any) -> Any:
+        store.gc(retention=timedelta(0), keep_versions=1)
+        return chunk(*args)
+
+    monkeypatch.setattr(revert, "_chunk", with_gc)
+    store.revert("m.c.s", to=tagged)
+    assert [tag.name for tag in store.tags.on(table, column="a")] == ["tag"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from metastore.port.backend import Reads
 from metastore.port.conditions import LIVE, PURGING
 from metastore.port.past import PastRow
 from metastore.port.records import ROOT, OwnedRecord, Record
+from metastore.port.unreadable import naming
 from metastore.port.writes import Delete, Event, Place, Put, Update, Write
 
 
@@ -123,7 +125,11 @@ def marked_by(row: OwnedRecord | PastRow) -> UUID | None:
     # most rows have no such marker, and the text shows that at once; SQLite returns bytes that are not UTF-8 as bytes
     if not isinstance(row.doc, str) or f'"{MARKER}"' not in row.doc:
         return None
-    operation = json.loads(row.doc).get(MARKER)
+    return naming(partial(_noted, row.doc), row.kind, row.id, row.version)
+
+
+def _noted(doc: str) -> UUID | None:
+    operation = json.loads(doc).get(MARKER)
     return None if operation is None else UUID(operation)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from metastore.kinds.relation import Relation, relation_doc
 from metastore.kinds.table.dropping import MARKER, check_free
 from metastore.kinds.tag import clean_value
 from metastore.names import format_path
-from metastore.port.records import Record
+from metastore.port.records import Node, Record
 from metastore.port.relations import NO_COLUMN, RelationRecord
 from metastore.port.unreadable import naming
 from metastore.port.writes import Event, Relate
@@ -50,36 +50,39 @@ def column_id(target: Record, names: tuple[str, ...] | None) -> int:
     if names is None:
         return NO_COLUMN
     here = target.chain[-1]
-    doc = naming(partial(json.loads, target.doc), here.kind, here.id, target.version)
-    columns = doc.get("columns")
-    if columns is None:
-        raise InvalidArgument(f"{target.path} is a {target.chain[-1].kind}, which has no columns")
-    node = find_column(columns, names)
-    if node is None:
+    doc, found = naming(partial(_found, target.doc, names), here.kind, here.id, target.version)
+    if doc.get("columns") is None:
+        raise InvalidArgument(f"{target.path} is a {here.kind}, which has no columns")
+    if found is None:
         check_free(doc, tuple([n.name for n in target.chain]), names)
         path = f"{target.path}.{format_path(names)}"
         raise EntityNotFound(path, f"{target.path} has no column {format_path(names)}; load it and look again")
-    return int(node["id"])
+    return found
 
 
-def column_paths(doc: str | None) -> dict[int, tuple[str, ...]]:
-    """Return the path of every column, of fields of structs too, by the column's id."""
+def _found(text: str, names: tuple[str, ...]) -> tuple[dict[str, Any], int | None]:
+    doc = {**json.loads(text)}
+    node = find_column(doc.get("columns") or [], names)
+    return doc, None if node is None else int(node["id"])
+
+
+def column_paths(doc: str | None, here: Node | None, *, dropping: bool = False) -> dict[int, tuple[str, ...]]:
+    """Return the path of every column, of fields of structs too, by the column's id.
+
+    ``dropping``: of columns that are being dropped in steps, too. Raises UnreadableRow, which names the entity
+    ``here``, if its document is damaged.
+    """
+    return naming(partial(_column_paths, doc, dropping), here and here.kind, here and here.id, None)
+
+
+def _column_paths(doc: str | None, dropping: bool) -> dict[int, tuple[str, ...]]:
     found: dict[int, tuple[str, ...]] = {}
-    waiting: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [
-        ((), node) for node in json.loads(doc or "{}").get("columns") or ()
-    ]
+    decoded = json.loads(doc or "{}")
+    noted = [one["node"] for one in decoded.get(MARKER) or ()] if dropping else []
+    waiting: list[tuple[tuple[str, ...], Mapping[str, Any]]]
+    waiting = [((), node) for node in (*(decoded.get("columns") or ()), *noted)]
     while waiting:
         above, node = waiting.pop()
         found[node["id"]] = names = (*above, node["name"])
         waiting += [(names, below) for below in node.get("fields", ())]
     return found
-
-
-def is_dropping(doc: str | None, wanted: int) -> bool:
-    """Whether the column with an id, or the one that it is a field of, is being dropped in steps."""
-    noted = json.loads(doc or "{}").get(MARKER) or ()
-    return _has([one["node"] for one in noted], wanted)
-
-
-def _has(nodes: Iterable[Mapping[str, Any]], wanted: int) -> bool:
-    return any(node["id"] == wanted or _has(node.get("fields", ()), wanted) for node in nodes)

@@ -162,7 +162,7 @@ class _Above:
     def columns(self, ids: set[int]) -> dict[int, Collection[int]]:
         """Return the ids of the columns of each table."""
         known = zip(ids, self._reads.by_id(list(ids)) if ids else (), strict=True)
-        return {table: column_paths(one and one.record.doc).keys() for table, one in known}
+        return {table: column_paths(one.record.doc, one.record.chain[-1]).keys() if one else () for table, one in known}
 
 
 _Told = tuple[list[PastRow], dict[str, list[Any]]]
