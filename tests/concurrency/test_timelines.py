@@ -258,12 +258,8 @@ def test_a_lost_entity_is_not_the_one_that_has_its_id_now(world: _World) -> None
             stores[what].close()
         for _ in range(2):  # the second time from memory
             assert store.tables.load(made[1]).path == "lake.cat.made.t"
-        for call in (
-            *[partial(store.tables.load, one) for one in (lost[1], lost[3])],
-            drop.entity,
-            drop.started,
-            drop.finish,
-        ):
+        calls: list[Callable[[], object]] = [partial(store.tables.load, one) for one in (lost[1], lost[3])]
+        for call in (*calls, drop.entity, drop.started, drop.finish):
             with pytest.raises(ms.EntityNotFound):
                 call()
         assert not any(store.tables.drop(one) for one in (lost[1], lost[3]))

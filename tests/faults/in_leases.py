@@ -49,8 +49,8 @@ IN_LEASES = (
     Fault(
         "Fail-over: a consumer reads on at a number that the other server gave to another change",
         "metastore/past/consumers.py",
-        "        if run != self._run:\n",
-        "        if False:\n",
+        "        if run == at.run:\n",
+        "        if True:\n",
         _LOST,
     ),
     Fault(
