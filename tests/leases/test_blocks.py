@@ -100,6 +100,39 @@ def test_the_late_answer_of_a_renewal_takes_nothing_from_a_later_one(
     assert abs(holder.expires_at - lease.expires_at).total_seconds() < 1
 
 
+def test_the_late_answer_of_a_longer_renewal_promises_nothing_that_a_later_one_took(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database does the longer one first, then the shorter one, which is answered first."""
+    book, sent, done = DatabaseBook.renew, threading.Event(), threading.Event()
+
+    def crossed(self: DatabaseBook, grants: Any, incarnation: str, ttl: float) -> Any:
+        if ttl == 30.0:
+            sent.set()
+            assert done.wait(10)
+        elif done.is_set() and threading.current_thread() is renewal:
+            raise ms.BackendUnavailable("down")  # so that this thread renews it no further
+        answer = book(self, grants, incarnation, ttl)
+        if ttl != 30.0:
+            done.set()
+            renewal.join(10)
+        return answer
+
+    def renew() -> None:
+        with pytest.raises(ms.BackendUnavailable):
+            lease.renew()
+
+    monkeypatch.setattr(DatabaseBook, "renew", crossed)
+    lease = store.leases.acquire("work", ttl=30.0)
+    renewal = threading.Thread(target=renew)
+    renewal.start()
+    assert sent.wait(10)
+    assert store.leases.acquire("work", ttl=600.0) is lease
+    (holder,) = store.leases.list()
+    assert lease.seconds_left() > 500
+    assert abs(holder.expires_at - lease.expires_at).total_seconds() < 1
+
+
 def test_a_block_inside_that_renews_more_often_is_heard_at_once(store: ms.Store) -> None:
     with store.leases.acquire("work", ttl=60.0) as lease, store.leases.acquire("work", ttl=60.0, renew_every=0.01):
         assert renewed(lease)
