@@ -78,7 +78,7 @@ class Hold:
         self._ttl = ttl
         self._validity = None if since is None else Validity(clock, ttl, since)
         self._expires_at = min(grant.expires_at for grant in grants)
-        self._answered = clock.monotonic()
+        self._last, self._answered = ttl, clock.monotonic()  # of the renewal that the book did last
         self._heart = Heartbeat(self, ttl / 4 if renew_every is None else renew_every)
         self._on_lost: OnLost | None = None
         self.lost: threading.Event = Lost(self)
@@ -207,15 +207,17 @@ class Hold:
         which one that is.
         """
         with self._guard:
-            known = self._validity
+            known, ttl = self._validity, renewed.ttl
             assert known is not None
-            between = timedelta(seconds=renewed.ttl - known.ttl)
+            between = timedelta(seconds=ttl - self._last)
             later = renewed.since.monotonic >= self._answered or expires_at - self._expires_at >= between
-            if renewed.ttl > known.ttl and not later:
+            if ttl > self._last and not later:
                 return False
-            # otherwise a later renewal was answered first, which lasts longer
-            if (later and renewed.ttl < known.ttl) or renewed.left() > known.left():
-                self._expires_at, self._validity, self._answered = expires_at, renewed, self.clock.monotonic()
+            if later:
+                self._expires_at, self._last, self._answered = expires_at, ttl, self.clock.monotonic()
+            # one that was answered first may last longer, unless this one has shortened it
+            if (later and ttl < known.ttl) or renewed.left() > known.left():
+                self._validity = renewed
             return True
 
     def keep(self) -> None:
