@@ -16,6 +16,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from inspect import iscoroutinefunction
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary
@@ -50,10 +51,11 @@ def register(
     """Show a store's metrics in ``registry`` (None: the default one), with ``labels`` on each series.
 
     The registry keeps a reference to the store until :func:`unregister`. Raises InvalidArgument without
-    prometheus-client, and for labels that do not fit those of the other stores.
+    prometheus-client, for an async store, and for labels that do not fit those of the other stores.
     """
     core, registry = _client(registry)
-    if not callable(getattr(store, "metrics", None)):  # it would break each later scrape of the registry
+    metrics = getattr(store, "metrics", None)
+    if not callable(metrics) or iscoroutinefunction(metrics):  # it would break each later scrape of the registry
         raise InvalidArgument(f"a registry shows the metrics of a store, not {shown(store)}")
     positive_integer(hot_entities, "hot_entities", least=0)
     for name in labels:

@@ -78,6 +78,7 @@ class Hold:
         self._ttl = ttl
         self._validity = None if since is None else Validity(clock, ttl, since)
         self._expires_at = min(grant.expires_at for grant in grants)
+        self._last, self._answered = ttl, clock.monotonic()  # of the renewal that the book did last
         self._heart = Heartbeat(self, ttl / 4 if renew_every is None else renew_every)
         self._on_lost: OnLost | None = None
         self.lost: threading.Event = Lost(self)
@@ -85,7 +86,7 @@ class Hold:
         self._why = ""
         self._released = self._given_back = False
         self._pid = os.getpid()
-        self._guard = threading.Lock()  # guards the next three
+        self._guard = threading.Lock()  # guards the next three, and what a renewal notes
         self._told = False
         self._claims = 1  # how many times it was acquired and not released yet
         self._blocks: list[Alive] = []  # the keeper of each block
@@ -192,14 +193,32 @@ class Hold:
         if expires_at is None:
             self.check()  # another thread may have released it meanwhile
             raise self.lose("another process has it, or broke it")
-        renewed, known = Validity(self.clock, ttl, since), self._validity
-        # otherwise a later renewal was answered first; but the database may have done that one before this shorter one
-        shortens = ttl < known.ttl and expires_at - self._expires_at >= timedelta(seconds=ttl - known.ttl)
-        if shortens or renewed.left() > known.left():
-            self._expires_at, self._validity = expires_at, renewed
+        is_left_out = not self._note(expires_at, Validity(self.clock, ttl, since))
         self.check()  # the answer may have come too late
-        if ttl < self._ttl:  # it was acquired for longer meanwhile, and this renewal may have come after that one
+        # left out: the database did a shorter one after this one. Shorter than _ttl: it was acquired for longer
+        # meanwhile, and this renewal may have come after that one
+        if is_left_out or ttl < self._ttl:
             self.renew()
+
+    def _note(self, expires_at: datetime, renewed: Validity) -> bool:
+        """Note the end that the holder may rely on. False: the database ended the lease earlier after ``renewed``.
+
+        The database has the end of the renewal that it did last. Of two that were on their way at once, its clock tells
+        which one that is.
+        """
+        with self._guard:
+            known, ttl = self._validity, renewed.ttl
+            assert known is not None
+            between = timedelta(seconds=ttl - self._last)
+            later = renewed.since.monotonic >= self._answered or expires_at - self._expires_at >= between
+            if ttl > self._last and not later:
+                return False
+            if later:
+                self._expires_at, self._last, self._answered = expires_at, ttl, self.clock.monotonic()
+            # one that was answered first may last longer, unless this one has shortened it
+            if (later and ttl < known.ttl) or renewed.left() > known.left():
+                self._validity = renewed
+            return True
 
     def keep(self) -> None:
         """Start to renew the lease, until it is released, or the holder's thread ends."""

@@ -19,9 +19,9 @@ class Validity:
     def __init__(self, clock: Clock, ttl: float, since: Instant) -> None:
         self._clock = clock
         self.ttl = ttl
-        self._since = since
+        self.since = since
 
     def left(self) -> float:
         """Return the seconds that are left; 0 or less: the lease is over."""
-        now, since = Instant.now(self._clock), self._since
+        now, since = Instant.now(self._clock), self.since
         return self.ttl - max(now.monotonic - since.monotonic, now.boottime - since.boottime, now.wall - since.wall)

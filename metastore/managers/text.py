@@ -6,19 +6,23 @@ that may be a secret: a match would confirm a guess of the secret.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
-from metastore.errors import EntityNotFound, InvalidArgument
+from metastore.errors import EntityNotFound, InvalidArgument, UnreadableRow
 from metastore.kinds.entity import Entity
 from metastore.kinds.relation import OWNER, TAG_ON, Relation
 from metastore.kinds.secret import Secret
-from metastore.managers.relations.ends import end_of
-from metastore.managers.relations.reads import relating_there
+from metastore.managers.relations.ends import EndOf, end_of
+from metastore.managers.relations.reads import live_relating
+from metastore.managers.relations.writes import column_paths
 from metastore.names import clean_text
 from metastore.operation.session import ManagerSession
+from metastore.port.backend import Reads
+from metastore.port.relations import NO_COLUMN
 from metastore.secrets.names import is_hidden
 
 _LONGEST: Final = 1000
@@ -57,8 +61,22 @@ def text_of(session: ManagerSession, text: str | None, named: Iterable[Entity]) 
         if text in one.name.casefold():
             end = end_of(one, (one.kind,))
             with suppress(EntityNotFound):  # dropped meanwhile
-                found.update(row.from_id for row, *_ in relating_there(session.backend, RELATED[one.kind], end))
+                found.update(_related(session.backend, RELATED[one.kind], end))
     return Text(text, frozenset(found))
+
+
+def _related(backend: Reads, relation: Relation, end: EndOf) -> Iterator[int]:
+    """Yield the ids of the entities from which the relation leads to ``end``, itself or a column of theirs."""
+    columns = lru_cache(maxsize=1)(_columns)  # columns of one object follow each other
+    for row, _, doc, _ in live_relating(backend, relation, end):
+        if row.column_id == NO_COLUMN or row.column_id in columns(doc):
+            yield row.from_id
+
+
+def _columns(doc: str | None) -> Collection[int]:
+    with suppress(UnreadableRow):  # it may be no entity that is searched; the search raises this if it is one
+        return column_paths(doc, None).keys()
+    return ()
 
 
 def _texts(entity: Entity) -> Iterator[str]:

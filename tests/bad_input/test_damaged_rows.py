@@ -422,3 +422,14 @@ def test_an_export_leaves_out_relations_of_damaged_entities(ground: ms.Store, ex
         other.import_from(stream)
         assert not list(other.tags.targets("m.tag"))
         assert other.roles.load("m.role").name == "role"
+
+
+def test_a_search_for_a_text_elsewhere_reads_no_damaged_table(ground: ms.Store, execute: Execute) -> None:
+    """The text is in the name of a tag that the damaged table has, too."""
+    sound = ground.tables.create("m.c.elsewhere.sound", parents=True, columns=[ms.Column("id", "long")])
+    ground.tags.create("m.tag")
+    ground.tags.attach_many("m.tag", [{"target": p, "kind": "table", "column": "id"} for p in (TABLE, sound.path)])
+    execute("UPDATE entity SET doc = '{' WHERE id IN (SELECT id FROM guard WHERE kind = 'table' AND name = 't')")
+    assert [one.path for one in ground.find("m.c.elsewhere", text="tag")] == [sound.path]
+    with pytest.raises(ms.UnreadableRow):
+        list(ground.find("m.c", text="tag"))

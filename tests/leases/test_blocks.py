@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from itertools import permutations
 from typing import Any
 
 import pytest
 
 import metastore as ms
 from metastore.leases.database import DatabaseBook
+from metastore.leases.validity import Instant, Validity
 from tests.servers.process import wait_until
 
 
@@ -98,6 +101,79 @@ def test_the_late_answer_of_a_renewal_takes_nothing_from_a_later_one(
     assert (lease.seconds_left() > 500) == (arrives == "before")
     (holder,) = store.leases.list()
     assert abs(holder.expires_at - lease.expires_at).total_seconds() < 1
+
+
+def test_the_late_answer_of_a_longer_renewal_promises_nothing_that_a_later_one_took(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database does the longer one first, then the shorter one, which is answered first."""
+    book, sent, done = DatabaseBook.renew, threading.Event(), threading.Event()
+
+    def crossed(self: DatabaseBook, grants: Any, incarnation: str, ttl: float) -> Any:
+        if ttl == 30.0:
+            sent.set()
+            assert done.wait(10)
+        elif done.is_set() and threading.current_thread() is renewal:
+            raise ms.BackendUnavailable("down")  # so that this thread renews it no further
+        answer = book(self, grants, incarnation, ttl)
+        if ttl != 30.0:
+            done.set()
+            renewal.join(10)
+        return answer
+
+    def renew() -> None:
+        with pytest.raises(ms.BackendUnavailable):
+            lease.renew()
+
+    monkeypatch.setattr(DatabaseBook, "renew", crossed)
+    lease = store.leases.acquire("work", ttl=30.0)
+    renewal = threading.Thread(target=renew)
+    renewal.start()
+    assert sent.wait(10)
+    assert store.leases.acquire("work", ttl=600.0) is lease
+    (holder,) = store.leases.list()
+    assert lease.seconds_left() > 500
+    assert abs(holder.expires_at - lease.expires_at).total_seconds() < 1
+
+
+class _Clock:
+    """A clock that a test moves."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    boottime = monotonic
+
+    def micros(self) -> int:
+        return int(self.now * 1_000_000)
+
+
+@pytest.mark.parametrize("ttls", [(30.0, 30.0, 600.0), (30.0, 600.0, 600.0)])
+def test_of_renewals_in_any_order_it_believes_in_no_later_end_than_the_database(ttls: tuple[float, ...]) -> None:
+    """Each renewal is sent, done by the database, and answered. They are sent in the order of their ttls."""
+    clock: Any = _Clock()
+    with ms.open("memory://") as store:
+        lease = store.leases.acquire("work", ttl=30.0)
+        lease.clock, zero = clock, lease.expires_at - timedelta(seconds=30.0)
+        orders = {one for one in permutations((0, 1, 2) * 3) if list(dict.fromkeys(one)) == [0, 1, 2]}
+        for order in orders:
+            clock.now = lease._answered = 0.0
+            lease._last, lease._expires_at = 30.0, zero + timedelta(seconds=30.0)
+            lease._validity = Validity(clock, 30.0, Instant.now(clock))
+            sent, ends = dict[int, Instant](), dict[int, float]()
+            for one in order:
+                clock.now += 1.0
+                if one not in sent:
+                    sent[one] = Instant.now(clock)
+                elif one not in ends:
+                    ends[one] = clock.now + ttls[one]
+                else:
+                    answer = zero + timedelta(seconds=ends[one])
+                    lease._note(answer, Validity(clock, ttls[one], sent[one]))
+            assert clock.now + lease.seconds_left() <= [*ends.values()][-1], order
+        assert len(orders) == 280
 
 
 def test_a_block_inside_that_renews_more_often_is_heard_at_once(store: ms.Store) -> None:

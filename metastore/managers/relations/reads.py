@@ -130,19 +130,11 @@ def relating_to(backend: Reads, relation: Relation, end: EndOf, value: str | Non
 
     Raises EntityNotFound, also if the entity is dropped meanwhile.
     """
-    for row, target, names, other in relating_there(backend, relation, end, value):
-        yield attached(row, target.chain, other.chain, names)
-
-
-def relating_there(
-    backend: Reads, relation: Relation, end: EndOf, value: str | None = None
-) -> Iterator[tuple[RelationRecord, End, tuple[str, ...] | None, End]]:
-    """Yield each live relation to an entity whose column, if it has one, is there, with the column's path."""
     paths = lru_cache(maxsize=1)(column_paths)  # columns of one object follow each other
     for row, target, doc, other in live_relating(backend, relation, end, value):
         names = None if row.column_id == NO_COLUMN else paths(doc, target.chain[-1]).get(row.column_id)
         if row.column_id == NO_COLUMN or names is not None:
-            yield row, target, names, other
+            yield attached(row, target.chain, other.chain, names)
 
 
 def live_relating(
