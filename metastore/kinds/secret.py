@@ -31,6 +31,7 @@ __all__ = [
     "Secret",
     "as_secret",
     "as_shown",
+    "is_sealed",
     "kept",
     "kept_from_file",
     "kept_in",
@@ -103,6 +104,11 @@ def as_secret(value: str) -> Secret | None:
         return None if handle is None else Secret(handle[1])
     reference = value[len(PREFIX) :]
     return Secret(reference) if _REFERENCE.fullmatch(reference) else None
+
+
+def is_sealed(value: str) -> bool:
+    """Whether a stored value is encrypted: a plain one may begin alike."""
+    return value.startswith(SEALED) and as_secret(value) is not None
 
 
 def sealed_parts(value: object) -> tuple[int, str] | None:

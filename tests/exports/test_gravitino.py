@@ -251,6 +251,7 @@ def test_an_encrypted_value_is_not_written_and_named(
     with ms.open(sqlite_url) as store:
         store.metalakes.create("lake")
         secret = {"metastore.secret-properties": "*password", "jdbc-password": "hush-hush", "token": ms.secret("env:T")}
+        secret |= {"note": "secret:sealed:letters", "other": "secret: tell nobody"}
         store.catalogs.create("lake.c", type="relational", provider="jdbc-mysql", properties=secret)
     back = empty(tmp_path)
     report = export_gravitino(sqlite_url, back)
@@ -260,7 +261,7 @@ def test_an_encrypted_value_is_not_written_and_named(
     }
     (catalog,) = rows(back, "catalog_meta")
     assert "jdbc-password" not in catalog["properties"].replace("*password", "")
-    assert "sealed" not in catalog["properties"]
+    assert catalog["properties"].count("sealed") == 1, "what only begins like a secret is a text as any other"
 
 
 def test_a_database_that_is_not_empty_or_was_changed_is_refused(url: str, source: str, tmp_path: Path) -> None:

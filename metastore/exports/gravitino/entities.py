@@ -17,7 +17,7 @@ from metastore.imports.gravitino.groups import Group
 from metastore.imports.gravitino.identity import made_id
 from metastore.imports.gravitino.values import IDENTIFIER
 from metastore.kinds.registry import KINDS
-from metastore.kinds.secret import SEALED
+from metastore.kinds.secret import is_sealed
 from metastore.serve.gravitino.expressions import (
     default_json,
     distribution_json,
@@ -67,7 +67,7 @@ class Said:
 
     def properties(self, **more: str) -> str:
         """Return the properties as JSON, without the encrypted ones, for which Gravitino has no key."""
-        pairs = {key: value for key, value in self.doc["properties"].items() if not value.startswith(SEALED)}
+        pairs = {key: value for key, value in self.doc["properties"].items() if not is_sealed(value)}
         if self.address.shape.kind in _IDENTIFIED:
             pairs[IDENTIFIER] = f"gravitino.v1.uid{self.address.id}"
         return json.dumps({**pairs, **more})
