@@ -55,6 +55,8 @@ class MetastoreError(Exception):
     http_status: ClassVar[int] = 500
     retry_after: float | None = None
     """After how many seconds the same call may succeed; None: only after a change."""
+    names_place = False
+    """Whether the message says where the database is, which only the operator of a server may know."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a copy in another process keeps the message and the attributes, although __init__ takes other arguments than
@@ -72,7 +74,16 @@ class MetastoreError(Exception):
         return {**head, "retry_after": self.retry_after, "details": details}
 
 
-_INNER = ("retry_after", "transient")
+_INNER = ("names_place", "retry_after", "transient")
+
+
+def for_clients(error: MetastoreError) -> str:
+    """Return the message for a client of a server: only the server's operator may know where the database is."""
+    if not error.names_place:
+        return str(error)
+    if isinstance(error, BackendRefused):
+        return "the database refuses this; the log of the server says why"
+    return "the database does not answer now; try again later"
 
 
 def _json(value: object) -> Any:
@@ -413,6 +424,7 @@ class BackendUnavailable(MetastoreError):
     code = "backend_unavailable"
     http_status = 503
     retry_after: float | None = 1.0
+    names_place = True
 
     transient = False
     """Whether the server is only unavailable at the moment: then a mutation tries again until its deadline."""
@@ -437,6 +449,7 @@ class PoolExhausted(BackendUnavailable):
 
     code = "pool_exhausted"
     http_status = 503
+    names_place = False
 
 
 class SecretKeyMissing(MetastoreError):

@@ -10,11 +10,12 @@ revert can bring back any more.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from itertools import islice
 from typing import Any, Final, cast
 
 from metastore.arguments import positive_integer, shown
@@ -105,12 +106,13 @@ def collect(
     _make_unrestorable(session, backend, before, pending, call)
     entities = _delete_trees(backend, pending)
     _end_destroyed(session, backend)
+    of_columns = _sweep_relations(backend)
     backend.forget_pins()
     backend.forget_tickets()
     kept = unread(backend, now, keep_unread)
     limits = HistoryLimits(before, position_before(backend.past, before), keep_versions, kept.after)
     versions, operations = _delete_steps(backend, limits)
-    _sweep_relations(backend)  # after the steps: what can be reverted no more is known now
+    _delete_of_columns(backend, of_columns)  # after the steps: now it is known what no revert can bring back
     backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
     session.metrics.gc_ended(began, entities=entities, versions=versions, operations=operations)
     return Collected(entities, versions, operations, overdue=kept.overdue)
@@ -155,20 +157,30 @@ def _end_destroyed(session: Session, backend: Backend) -> None:
                 PendingDrop(session, drop, held=True).finish()
 
 
-def _sweep_relations(backend: Backend) -> None:
-    """Delete relations with a missing end, which the gc of an older program left, and those of dropped columns."""
+def _sweep_relations(backend: Upkeep) -> list[tuple[int, int, int]]:
+    """Delete relations with a missing end, which the gc of an older program left.
+
+    Return the row, entity and column of each relation of a dropped column.
+    """
     after: int | None = 0
+    lost = list[tuple[int, int, int]]()
     while after is not None:
         swept, columns = backend.sweep_relations(after, _STEPS), cache(_columns)
         found = [(row_id, entity_id, column, columns(doc)) for row_id, entity_id, column, doc in swept.columns]
-        lost = [row[:3] for row in found if row[3] is not None and row[2] not in row[3]]
-        if lost:
-            gone = defaultdict[int, set[int]](set)
-            for _, entity_id, column in lost:
-                gone[entity_id].add(column)
-            kept = _kept_columns(backend, gone)
-            backend.delete_columns([i for i, entity_id, column in lost if column not in kept.get(entity_id, [column])])
+        lost += [row[:3] for row in found if row[3] is not None and row[2] not in row[3]]
         after = swept.last
+    return lost
+
+
+def _delete_of_columns(backend: Backend, lost: Iterable[tuple[int, int, int]]) -> None:
+    """Delete those relations of dropped columns whose column no revert can bring back."""
+    left = iter(lost)
+    while some := list(islice(left, _STEPS)):
+        gone = defaultdict[int, set[int]](set)
+        for _, entity_id, column in some:
+            gone[entity_id].add(column)
+        kept = _kept_columns(backend, gone)
+        backend.delete_columns([i for i, entity_id, column in some if column not in kept.get(entity_id, [column])])
 
 
 def _columns(doc: str | None) -> Collection[int] | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from starlette.responses import JSONResponse
 
-from metastore.errors import BackendUnavailable, MetastoreError, PoolExhausted
+from metastore.errors import MetastoreError, for_clients
 
 __all__ = ["problem", "unknown_method"]
 
@@ -28,11 +28,9 @@ def problem(error: MetastoreError) -> JSONResponse:
     more = {"retry_after": error.retry_after, "details": said["details"]}
     headers = {} if error.retry_after is None else {"Retry-After": str(max(1, round(error.retry_after)))}
     title = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__)
-    detail = said["message"]
-    if isinstance(error, BackendUnavailable) and not isinstance(error, PoolExhausted):
+    if error.names_place:
         _LOG.warning("the database is away: %s", error)
-        detail = "the database does not answer now; try again later"
-    return _problem(error.http_status, error.code, title, detail, more, headers)
+    return _problem(error.http_status, error.code, title, for_clients(error), more, headers)
 
 
 def unknown_method(method: str, path: str, allowed: str) -> JSONResponse:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from metastore.clock import SYSTEM
-from metastore.errors import BackendUnavailable, PoolExhausted
+from metastore.errors import MetastoreError, for_clients
 from metastore.plain.bodies import LARGE, Crowded, read_json, read_large_json, write_json
 from metastore.serve import audit
 from metastore.serve.principals import Principal, Principals
@@ -69,9 +69,9 @@ def told(error: Exception) -> Exception:
     It may be the cause of another library's error with the same text.
     """
     for one in (error, error.__cause__):
-        if isinstance(one, BackendUnavailable) and not isinstance(one, PoolExhausted) and str(one) == str(error):
+        if isinstance(one, MetastoreError) and one.names_place and str(one) == str(error):
             _LOG.warning("the database is away: %s", one)
-            return type(error)("the database does not answer now; try again later")
+            return type(error)(for_clients(one))
     return error
 
 

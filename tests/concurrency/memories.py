@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -23,6 +24,7 @@ from types import ModuleType
 from typing import Any, Final, Literal
 
 import metastore as ms
+from metastore.bridge.bridge import Bridge
 from metastore.clock import SYSTEM, new_operation_id
 from metastore.crawl.write.catalog import _open, open_catalog
 
@@ -372,6 +374,33 @@ def imports(place: Place) -> Check:
     return check
 
 
+def bridge_locks(place: Place) -> Check:
+    """A thread of the parent holds a lock until the end."""
+    locks, held, done = Bridge(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with locks.tree_lock("a.b", "write"):
+            held.set()
+            done.wait(_LONG)
+
+    threading.Thread(target=hold, daemon=True).start()
+    assert held.wait(_LONG)
+
+    def check(store: ms.Store, where: Where) -> None:
+        lent = ExitStack()
+        try:
+            lent.enter_context(locks.tree_lock("a.b", "write", timeout=0.1))
+        except ms.DeadlineExceeded:
+            assert where != "child"
+        else:
+            assert where == "child"
+            lent.close()
+        if where in ("closed", "failed over"):  # the last check
+            done.set()
+
+    return check
+
+
 def crawl(place: Place) -> Check:
     """Each process has its own."""
     name = place.table
@@ -423,5 +452,6 @@ MEMORIES: Final = {
     "who follows the feed": Memory(feed),
     "modules that are being imported": Memory(imports, on=("sqlite",)),
     "random bytes for operation ids": Memory(random_bytes, on=("sqlite",)),
+    "the locks of a bridge": Memory(bridge_locks, on=("sqlite",)),
     "the store of a crawl's task": Memory(crawl),
 }

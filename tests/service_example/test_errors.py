@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 import metastore as ms
+from metastore.errors import for_clients
 from tests.service_example.service import EXAMPLE, Service
 from tests.unit.test_errors import PLAIN, SAMPLES
 
@@ -43,7 +44,7 @@ def test_every_error_has_its_status_code_and_delay(app: Any, number: int) -> Non
     assert answer.status_code == error.http_status
     said, shown = answer.json(), error.to_dict()
     assert answer.headers["content-type"] == "application/problem+json"
-    assert (said["status"], said["detail"]) == (shown["http_status"], shown["message"])
+    assert (said["status"], said["detail"]) == (shown["http_status"], for_clients(error))
     assert {name: said[name] for name in ("code", "retry_after", "details")} == {
         name: shown[name] for name in ("code", "retry_after", "details")
     }

@@ -123,10 +123,12 @@ class Pool:
             if connection is not None:
                 connection.close()
             if isinstance(error, OutOfTime):
-                raise DeadlineExceeded(
-                    "no connection to PostgreSQL before the deadline: the server does not answer; nothing was sent; "
-                    "call again later"
-                ) from None
+                late = DeadlineExceeded(
+                    f"no connection to PostgreSQL at {self._where} before the deadline: the server does not answer; "
+                    "nothing was sent; call again later"
+                )
+                late.names_place = True
+                raise late from None
             if isinstance(error, psycopg.Error):
                 # libpq's text names host, port and user, and never the password
                 unavailable = BackendUnavailable(
