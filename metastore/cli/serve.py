@@ -154,13 +154,7 @@ def serve(
     jobs: Annotated[bool, typer.Option("--jobs", help="Run jobs: commands, as the user of this server.")] = False,
     job_workers: Annotated[
         int | None,
-        typer.Option(
-            "--job-workers",
-            min=0,
-            max=64,
-            help=f"How many jobs it runs at once, with --jobs: {_WORKERS} by default.",
-            show_default=False,
-        ),
+        typer.Option("--job-workers", min=0, max=64, help=f"How many jobs it runs at once, with --jobs: {_WORKERS}."),
     ] = None,
     take_over_jobs: Annotated[
         bool,

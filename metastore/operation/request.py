@@ -166,11 +166,9 @@ def is_same(entity: Entity, record: Record) -> bool:
     Such an entity was created after every time of the database's clock that the loaded entity has.
     """
     known, origin = entity.record, entity.origin
-    if record.chain[-1].kind != entity.kind:
-        return False
-    latest = None if origin is None else origin.written_at
-    if origin is not None and not origin.drafted:
-        latest = max(known.created_at, known.modified_at)
+    if origin is None or record.chain[-1].kind != entity.kind:
+        return record.chain[-1].kind == entity.kind
+    latest = origin.written_at if origin.drafted else max(known.created_at, known.modified_at)
     return latest is None or record.created_at <= latest or record.created_at == known.created_at
 
 

@@ -258,3 +258,8 @@ def test_a_child_leaves_its_parents_block() -> None:
         tree.clear()
         assert _free(tree, ("a",), "write")
     assert _free(tree, ("a",), "write")
+
+
+def test_a_bridge_leads_to_a_store() -> None:
+    with pytest.raises(ms.InvalidArgument, match="to a store, or to none"):
+        bridge.install(5)  # type: ignore[arg-type]

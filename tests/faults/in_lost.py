@@ -19,8 +19,8 @@ IN_LOST: tuple[Fault, ...] = (
     Fault(
         "a lost entity of a transaction is taken for the one that has its id now",
         "metastore/operation/request.py",
-        "    latest = None if origin is None else origin.written_at\n",
-        "    latest = None\n",
+        "origin.written_at if origin.drafted else",
+        "None if origin.drafted else",
         f"{_EVERY} transaction and history'",
     ),
     Fault(

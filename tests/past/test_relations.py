@@ -185,7 +185,8 @@ def test_gc_keeps_what_columns_have_until_no_revert_can_bring_them_back(store: S
     assert store._session.backend.sweep_relations(0, 100).columns == ()
 
 
-def test_gc_asks_of_each_version_whether_a_dropped_column_can_come_back(store: Store) -> None:
+def _with_a_tagged_column_that_was_dropped(store: Store) -> tuple[ms.Table, str]:
+    """Return the table, and the position before the drop."""
     store.metalakes.create("m")
     store.catalogs.create("m.c", type="relational")
     store.tags.create("m.tag")
@@ -193,6 +194,11 @@ def test_gc_asks_of_each_version_whether_a_dropped_column_can_come_back(store: S
     store.tags.attach(table, "m.tag", column="a")
     tagged = store.position()
     store.tables.alter(table, ms.DropColumn("a"))
+    return table, tagged
+
+
+def test_gc_asks_of_each_version_whether_a_dropped_column_can_come_back(store: Store) -> None:
+    table, tagged = _with_a_tagged_column_that_was_dropped(store)
     store.tables.alter(table, ms.SetComment("version 3"))
     assert list(store.find("m.c", text="tag")) == []  # the row is there still, but nobody sees it
     store.revert(table, to=tagged)
@@ -212,13 +218,7 @@ def test_gc_asks_of_each_version_whether_a_dropped_column_can_come_back(store: S
 def test_gc_beside_a_revert_in_several_commits_loses_no_tag_of_a_column(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.metalakes.create("m")
-    store.catalogs.create("m.c", type="relational")
-    store.tags.create("m.tag")
-    table = store.tables.create("m.c.s.t", parents=True, columns=[ms.Column("id", "long"), ms.Column("a", "long")])
-    store.tags.attach(table, "m.tag", column="a")
-    tagged = store.position()
-    store.tables.alter(table, ms.DropColumn("a"))
+    table, tagged = _with_a_tagged_column_that_was_dropped(store)
     store.tables.alter(table, ms.SetComment("other"))
     store.tables.create("m.c.s.new")
 

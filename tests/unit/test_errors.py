@@ -86,3 +86,18 @@ def test_details_are_the_error_s_own_attributes() -> None:
     odd = ms.VersionConflict("lake.a", object, 2)  # no JSON value: shown as a text
     odd.add_note("a note is for people")
     assert odd.to_dict()["details"] == {"path": "lake.a", "expected": str(object), "found": 2}
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ms.BackendUnavailable("cannot connect to db.corp:5432"), "does not answer now"),
+        (ms.BackendRefused("db.corp:5432 is read-only for ada"), "refuses this"),
+        (ms.PoolExhausted("all 3 are in use"), "all 3 are in use"),
+        (ms.VersionConflict("a.b", 1, 2), "a.b"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_client_does_not_learn_where_the_database_is(error: ms.MetastoreError, said: str) -> None:
+    assert said in errors.for_clients(error)
+    assert "db.corp" not in errors.for_clients(error)

@@ -204,18 +204,24 @@ class MemoryReaders:
         return self._look(lambda tables, _: tables.pins.pop(name, None) is not None)
 
     def consumer(self, name: str) -> ConsumerRow | None:
-        return next((row for row in self.consumers() if row.name == name), None)
-
-    def consumers(self) -> list[ConsumerRow]:
-        def find(tables: Tables, _: int) -> list[ConsumerRow]:
-            ids = {step.seq: step.operation_id for step in tables.steps}
-            return [row._replace(operation_id=ids.get(row.seq)) for row in sorted(tables.consumers.values())]
+        def find(tables: Tables, _: int) -> ConsumerRow | None:
+            row = tables.consumers.get(name)
+            return None if row is None else _at_its_change(tables, row)
 
         return self._look(find)
 
+    def consumers(self) -> list[ConsumerRow]:
+        return self._look(lambda tables, _: [_at_its_change(tables, row) for row in sorted(tables.consumers.values())])
+
     def add_consumer(self, name: str, seq: int) -> ConsumerRow:
-        self._look(lambda tables, now: tables.consumers.setdefault(name, ConsumerRow(name, seq, now, now)))
-        return self.consumer(name) or self.add_consumer(name, seq)
+        def add(tables: Tables, now: int) -> ConsumerRow:
+            return _at_its_change(tables, tables.consumers.setdefault(name, ConsumerRow(name, seq, now, now)))
+
+        return self._look(add)
 
     def drop_consumer(self, name: str) -> bool:
         return self._look(lambda tables, _: tables.consumers.pop(name, None) is not None)
+
+
+def _at_its_change(tables: Tables, row: ConsumerRow) -> ConsumerRow:
+    return row._replace(operation_id=next((step.operation_id for step in tables.steps if step.seq == row.seq), None))
