@@ -324,3 +324,13 @@ class TestOutcome:
             tx.tables.create("m.c.two.b")
         outcome = store.outcome(list(store.changes())[-1].operation_id)
         assert (outcome.state, [t.path for t in outcome.result]) == ("committed", ["m.c.two.a", "m.c.two.b"])
+
+
+def test_a_repeated_transaction_that_finds_its_own_writes(ground: Ground) -> None:
+    """It writes nothing, so it needs no place in the history, and its id may be known."""
+    own = new_id()
+    for _ in range(2):
+        with ground.store.transaction(operation_id=own) as tx:
+            if not tx.topics.exists("m.c.one.news"):
+                tx.topics.create("m.c.one.news")
+    assert len([one for one in ground.store.changes() if one.operation_id == own]) == 1

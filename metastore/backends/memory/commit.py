@@ -42,7 +42,7 @@ from metastore.port.writes import Delete, Insert, Named, Put, Relate, Result, Up
 def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]:
     """Check the preconditions of ``commit``, and write; return the results in the writes' order."""
     check_caller(tables, commit.caller, now)
-    claimed = take_claim(tables, commit.operation_id, commit.claim)
+    claimed = take_claim(tables, commit.operation_id, commit.claim) if commit.leaves_row or commit.claim else None
     _check_leases(tables, commit)
     check_guards(tables, commit.guards, commit.operation_id)
     if commit.held is not None and tables.stands[commit.held].mark != commit.operation_id:

@@ -81,12 +81,16 @@ _NEWEST = f"""SELECT id FROM guard WHERE parent_id = ? AND kind = ? AND family =
   ORDER BY dropped_at DESC, id DESC LIMIT 1"""
 
 
-def take_row(connection: Any, caller: Caller | None, operation_id: UUID, claim: int, now: int) -> None:
-    """Check a caller's operation id, and make room for the operation's row: no row exists, or it was claimed."""
+def check_caller(connection: Any, caller: Caller | None, now: int) -> None:
+    """Refuse an operation id from the future, or one that may have been forgotten."""
     if caller is not None:
         ((forgotten,),) = connection.execute("SELECT forgotten FROM info").fetchall()
         if not forgotten + DRIFT <= caller.issued <= now + DRIFT:
             raise PreconditionFailed("stale_id")
+
+
+def take_row(connection: Any, operation_id: UUID, claim: int) -> None:
+    """Make room for an operation's row: no row exists, or it was claimed."""
     key = (str(operation_id),)
     if claim == 0:
         if connection.execute("SELECT 1 FROM operation WHERE operation_id = ? LIMIT 1", key).fetchone():

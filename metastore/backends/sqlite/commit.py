@@ -10,7 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 from metastore.backends.precondition import PreconditionFailed
-from metastore.backends.sqlite.checks import check_guards, check_leases, check_read, check_scope, in_time, take_row
+from metastore.backends.sqlite.checks import (
+    check_caller,
+    check_guards,
+    check_leases,
+    check_read,
+    check_scope,
+    in_time,
+    take_row,
+)
 from metastore.backends.sqlite.writer import UNMARK, Writer
 from metastore.port.commit import MOVED, Commit
 from metastore.port.writes import Result
@@ -18,7 +26,9 @@ from metastore.port.writes import Result
 
 def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...]:
     """Check every precondition, then write; raise :class:`PreconditionFailed` when one does not hold."""
-    take_row(connection, commit.caller, commit.operation_id, commit.claim, now)
+    check_caller(connection, commit.caller, now)
+    if commit.leaves_row or commit.claim:
+        take_row(connection, commit.operation_id, commit.claim)
     check_leases(connection, commit)
     check_guards(connection, commit.guards, commit.operation_id)
     check_scope(connection, commit, now)

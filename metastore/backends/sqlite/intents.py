@@ -10,7 +10,7 @@ from uuid import UUID
 
 from metastore.backends.precondition import PreconditionFailed
 from metastore.backends.sql.reads import ReadSql
-from metastore.backends.sqlite.checks import CLEARED, STAND, THEIR_TURN, check_guards, take_row
+from metastore.backends.sqlite.checks import CLEARED, STAND, THEIR_TURN, check_caller, check_guards, take_row
 from metastore.backends.sqlite.text import all_rows
 from metastore.backends.sqlite.tickets import check_line
 from metastore.errors import outcome_forgotten
@@ -42,7 +42,8 @@ SELECT 1 FROM up WHERE id = ? AND scope_version = ?"""
 
 def write_down(connection: Any, entry: Entry, now: int) -> Result:
     """Note an operation that is not applied; return how many intents were there before."""
-    take_row(connection, entry.caller, entry.operation_id, entry.claim, now)
+    check_caller(connection, entry.caller, now)
+    take_row(connection, entry.operation_id, entry.claim)
     settled = entry.settled
     if settled is not None and connection.execute(_SETTLED, (entry.entity_id, *settled)).fetchone() is None:
         raise PreconditionFailed("read")

@@ -89,7 +89,7 @@ class SqliteLeases:
             sql = "UPDATE lease_waiter SET alive_until = ? WHERE ticket = ?"
             connection.execute(sql, (now + ALIVE, take.ticket))
             return refused
-        take_row(connection, None, take.operation_id, 0, now)
+        take_row(connection, take.operation_id, 0)
         taken = [self._take_one(connection, take, n, now) for n in range(len(take.names))]
         connection.execute("DELETE FROM lease_waiter WHERE ticket = ?", (take.ticket,))
         return Taken(now, tuple(taken), None, None)
@@ -152,7 +152,7 @@ class SqliteLeases:
             lease_id, known, incarnation = held or (next_id(connection), 0, None)
             token = known + 1 if mirror.token is None else mirror.token
             if token > known:
-                take_row(connection, None, mirror.operation_id, 0, now)
+                take_row(connection, mirror.operation_id, 0)
                 connection.execute(
                     """INSERT INTO lease (name, id, token, incarnation, took_over) VALUES (?, ?, ?, ?, 0)
                     ON CONFLICT (name) DO UPDATE SET token = excluded.token, incarnation = excluded.incarnation,
