@@ -16,6 +16,8 @@ from tests.concurrency.raw import connect, dsn, waiting_for_locks
 from tests.concurrency.workers import Job, Team, Turn, outcome
 from tests.servers.process import wait_until
 
+pytestmark = pytest.mark.one_in(3, on="postgres")  # each run tries every case on SQLite
+
 FOREST = [f"lake.cat.s.m{n}" for n in range(8)]
 
 

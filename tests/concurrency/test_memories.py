@@ -42,6 +42,7 @@ def _by_backend() -> Iterator[object]:
             yield pytest.param(backend, name, marks=[pytest.mark.long] * (backend != memory.on[-1]))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("backend", "name"), list(_by_backend()))
 def test_it_forks_and_closes(backend: str, name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     url: str = request.getfixturevalue(f"{backend}_url")

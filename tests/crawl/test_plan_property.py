@@ -157,7 +157,7 @@ class World:
         assert kept <= self.gone
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @example(
     "widen",
     {"a": ("int", False)},

@@ -156,6 +156,7 @@ def _calls(method: Method, world: World, store: Store) -> Iterator[tuple[str, ob
             yield told, (method.name, parameter.name, value)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("owner", OF)
 def test_a_user_is_shown_nothing_hidden_and_changes_nothing(owner: str, world: World) -> None:
     before = world.versions()

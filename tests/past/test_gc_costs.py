@@ -31,6 +31,7 @@ def _blocks(connection: psycopg.Connection[Any], sql: str, values: dict[str, int
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("analyzed", [True, False])
 def test_a_batch_reads_what_it_judges(postgres_url: str, analyzed: bool) -> None:
     limits = {"before": 1 << 60, "unread": 1 << 60, "keep": 1, "horizon": 1 << 60, "after": 0, "page_size": _PAGE}
