@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import metastore as ms
+from metastore.backends.memory.leases import MemoryLeases
 from tests.concurrency.raw import connect
 from tests.leases.test_schedules import world_of
 
@@ -292,3 +295,24 @@ def test_staged_under_a_lease_that_is_kept_elsewhere(store: ms.Store, table: ms.
             late.publish()
     assert left(store) == [NEW]
     assert store.tables.load(table).properties[KEY] == OLD
+
+
+def test_nothing_stays_staged_for_the_entity_that_took_a_lost_one_s_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another server took over while the value was written. It lacks the entity, and gave the id to another one."""
+    with ms.open("memory://", principal="tester") as store:
+        store.metalakes.create("lake")
+        taken = store.catalogs.create("lake.cat", type="relational")
+        lost = type(taken)(taken.record._replace(created_at=1, modified_at=1), taken.origin)
+        backend, stage = store._session.backend, MemoryLeases.stage
+
+        def staged(*arguments: Any) -> Any:
+            answer = stage(*arguments)
+            monkeypatch.setattr(backend, "_origin", replace(backend.origin, run="of another server"))
+            return answer
+
+        monkeypatch.setattr(MemoryLeases, "stage", staged)
+        with store.leases.acquire("work") as lease:
+            with pytest.raises(ms.EntityNotFound):
+                lease.stage(lost, "key", "value")
+            assert lease.publish() == ()
+            assert store.catalogs.load("lake.cat").properties == {}
