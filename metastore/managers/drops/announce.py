@@ -1,4 +1,4 @@
-"""The announcement of a drop in steps: its commit hides the target, and writes the row of the drop."""
+"""Announce a drop in steps: the commit hides the target, and writes the row of the drop."""
 
 from __future__ import annotations
 
