@@ -45,7 +45,6 @@ class Drops:
         holder's ttl has passed once more. If the handler fails for a drop, the other drops continue; the first such
         error is raised at the end. Raises InvalidArgument. Raises BackendUnavailable at once if the database does not
         answer: call again later. Raises LeaseLost at once if the ``lease``, which each step requires, is lost.
-        each step requires.
         """
         if handler is not None:
             checked(handler)
