@@ -387,7 +387,7 @@ class Operation(Generic[T]):
             if self._request.judge is not None and (row.is_repeat or self._decided_by == "self"):
                 self._request.judge(steps, result)
         except (BackendUnavailable, DeadlineExceeded):
-            row.look = True  # it is decided: no error may deny that it was applied
+            row.look = True  # the operation is decided: no error may deny that it was applied
             raise
         return result
 

@@ -180,7 +180,7 @@ class Transaction(Managers):
         """Send the commit; None: it was applied, but its answer was lost."""
         self._attempts = number
         if self._overlay.is_old:
-            self.refused = True  # before the check: it makes the run begin again
+            self.refused = True  # this makes a run begin again
             message = "the server was started again since the block has read; begin another transaction"
             raise VersionConflict("", None, None, message)
         commit = self._to_send()

@@ -77,7 +77,7 @@ IN_LEASES = (
     Fault(
         "Fail-over: a run that has read on the server before does not begin again",
         "metastore/transaction/transaction.py",
-        "            self.refused = True  # so that a run begins again\n",
+        "            self.refused = True  # this makes a run begin again\n",
         "",
         _LOST,
     ),
