@@ -156,7 +156,7 @@ class Leases:
         with ours.lock:
             for k in over:
                 ours.held.pop(k, None)
-            if ours.closed:  # since the lease was asked for
+            if ours.closed:  # closed while the request was under way
                 raise StoreClosed
             ours.held[key] = hold
 
@@ -224,7 +224,7 @@ class Leases:
         return Lease(self._book, self._clock, (grant,), asked, None, staging=self._staging)
 
     def _look_again(self) -> None:
-        """Renew now the leases that are renewed: another server answers now, which may lack the latest leases."""
+        """Renew now the leases that are renewed, because another server answers now, which may lack the latest ones."""
         for hold in list(self._ours.held.values()):
             hold._look_again()  # noqa: SLF001  (no user calls it)
 
