@@ -142,7 +142,7 @@ class Leased:
         lease, number = self._member.lease, self._announced.number
         entries = [lease.entries.get(key) for key, _ in wanted]
         if None not in entries and lease.holds():
-            with self._lock:  # no change was announced since, so all entries were true at one instant
+            with self._lock:  # no change was announced meanwhile, so all entries were true at one instant
                 one_instant = number == self._announced.number and lease is self._member.lease
             if one_instant:
                 for entry in entries:
@@ -166,7 +166,7 @@ class Leased:
             return entry.found  # type: ignore[return-value]
         asked = self._asked(1)
         listed = ask()
-        if asked is not None and listed.found:  # otherwise the answer is true only until an entity appears at its path
+        if asked is not None and listed.found:  # otherwise the page is true only until an entity appears at its path
             self._keep(asked, key, listing_of(listed))
         return listed
 
@@ -202,7 +202,7 @@ class Leased:
                 self._entries.put(key, entry)
             else:
                 self._waits.add()
-                self._member.look_soon()  # the announcement ends soon: then the next answer can be kept
+                self._member.look_soon()  # this announcement will end soon, and the next answer can be kept
 
     # --- what the member's thread calls
 
