@@ -36,7 +36,7 @@ Doc = dict[str, Any]
 
 
 class _Unset:
-    """Marks an argument that was not given, where None has a meaning of its own."""
+    """A marker for an argument that was not given, because None has a meaning of its own."""
 
     def __repr__(self) -> str:
         return "UNSET"
@@ -203,7 +203,7 @@ class RemoveProperty(EntityChange):
 
 def property_text(value: object, key: object) -> str:
     """Return a property's value in stored form, or raise InvalidArgument."""
-    if type(value) is str and value.isascii():  # most values return here, before a text for a message is made
+    if type(value) is str and value.isascii():  # most values return here, before any text for a message is made
         return value
     return clean_text(value, f"the property {shown(key)}")
 
