@@ -24,7 +24,7 @@ class Passed(NamedTuple):
 
 
 class Below(Protocol):
-    """Says which changes concern one place, or an entity below it."""
+    """A filter of the changes that concern one place, or an entity below it."""
 
     def see(self, steps: Sequence[Step], /) -> None:
         """Take the next page of the feed, visible or not."""
