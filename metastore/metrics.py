@@ -233,7 +233,7 @@ class Metrics:
         self._others = 0.0
         self._reads: dict[str, _Buckets] = {}
         self._feed_read: dict[str, float] = {}
-        self._gc_done: float | None = None  # the time when the last complete gc, or else the first gc, began
+        self._gc_done: float | None = None  # when the last complete gc began, or else the first gc
         self._gc_deleted: Counter[str] = Counter()
 
     def begun(self) -> None:
@@ -248,7 +248,7 @@ class Metrics:
                 self._in_flight -= 1
 
     def operation(self, verb: str, attempts: int, seconds: float, decided: Decided) -> None:
-        """Note how an operation ended, after how many ``attempts`` and ``seconds``."""
+        """Note the end of an operation, its number of ``attempts`` and its ``seconds``."""
         with self._lock:
             seen = self._verbs.get(verb) or self._verb(verb)
             seen.decided[decided] = seen.decided.get(decided, 0) + 1

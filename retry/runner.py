@@ -181,7 +181,7 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
             if progress.left() > _CLOSE or (isinstance(error, PoolExhausted) and waited > before):
                 raise
             assert progress.last is not None
-            raise progress.last from None  # the call's own time is over: the error says what it was spent on
+            raise progress.last from None  # the call's own time is over; the error names the last conflict
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Conflict),

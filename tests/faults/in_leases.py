@@ -112,7 +112,7 @@ IN_LEASES = (
     Fault(
         "a lease that comes when its store was closed meanwhile is kept for its ttl",
         "metastore/leases/leases.py",
-        "            if ours.closed:  # since the lease was asked for\n",
+        "            if ours.closed:  # closed while the request was under way\n",
         "            if False:\n",
         "tests/concurrency/test_closing.py -k acquiring",
     ),

@@ -1,6 +1,6 @@
 """Find what a PostgreSQL database lacks after a restore that stopped midway, which its rows do not show.
 
-``pg_restore`` creates tables first, then rows and sequences, and at the end indexes and triggers. This module changes
+``pg_restore`` creates tables first, then rows and sequences, and at the end indexes and triggers. This changes nothing.
 """
 
 from __future__ import annotations

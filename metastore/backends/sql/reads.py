@@ -1,6 +1,7 @@
 """The statements that read, the same for PostgreSQL and SQLite.
 
-Parameters have the form ``:name``. A node is (id, kind, name, scope_version, in_use,
+Parameters have the form ``:name``. A node is (id, kind, name, scope_version, in_use, fold),
+an entity (version, doc, created_by, created_at, modified_by, modified_at).
 """
 
 from __future__ import annotations
