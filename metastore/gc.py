@@ -124,7 +124,7 @@ def _make_unrestorable(session: Session, backend: Upkeep, before: int, pending: 
     while gone := backend.dropped_before(before, after, _ROOTS):
         after = gone[-1]
         for entity_id in [one.id for one in gone if one.id not in pending]:
-            with suppress(ScopeFrozen, DeadlineExceeded):  # another operation works on it: the next gc finds it again
+            with suppress(ScopeFrozen, DeadlineExceeded):  # another operation works on it; the next gc finds it
                 _purge(session, entity_id, before, call)
 
 

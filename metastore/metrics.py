@@ -229,7 +229,7 @@ class Metrics:
         self._pending: tuple[int, float] | None = None
         self._ambiguous: dict[str, int] = {}
         self._overtaken = 0
-        self._overtaken_before = 0  # the part of ``_overtaken`` that is in the mean already
+        self._overtaken_before = 0  # the part of ``_overtaken`` that the mean already contains
         self._others = 0.0
         self._reads: dict[str, _Buckets] = {}
         self._feed_read: dict[str, float] = {}

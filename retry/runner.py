@@ -1,4 +1,4 @@
-"""Run an attempt again until it commits, on tenacity.
+"""Run an attempt again until it commits, by means of the library tenacity.
 
 An attempt raises :class:`Conflict` if another attempt may succeed; any other error is the caller's, and passes through.
 The first attempt runs without tenacity, because most calls need only one. tenacity is imported with this module (6 ms),

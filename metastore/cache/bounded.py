@@ -102,7 +102,7 @@ class Bounded:
         self._may = max(1, may)
         self._policy = TlfuCore(self._may)
         uses = {number: self.all[key].uses for number, key in self._keys.items()}
-        # a new policy knows no uses: it must get them before the answers, because they decide which answers stay
+        # a new policy knows no uses: tell it the uses before the answers, because they decide which answers stay
         self._policy.access([number for number, count in uses.items() for _ in range(min(count, _MOST_USES))])
         gone = self._evicted(self._policy.set([(number, 0) for number in uses]))  # 0: it never expires
         # a use of an existing answer moves it to the protected part

@@ -191,7 +191,7 @@ class Leased:
         """Make this process a member of its own: it was forked, or an interrupt kept its thread from starting."""
         with self._lock:
             if not self._member.is_of_this_process:
-                # made before the thread starts: otherwise two running members would evict from one cache
+                # made before the thread starts; otherwise two running members would evict from one cache
                 self._member = self._new_member()
             with suppress(RuntimeError):  # the system cannot start a thread now: the next read tries again
                 self._member.begin()
@@ -204,7 +204,7 @@ class Leased:
                 self._waits.add()
                 self._member.look_soon()  # this announcement will end soon, and the next answer can be kept
 
-    # --- what the member's thread calls
+    # --- the methods that the member's thread calls
 
     def _see(self, lease: CacheLease, announced: Sequence[Announcement], fresh: bool) -> Shown:
         """Evict the entries that newly announced changes cover."""

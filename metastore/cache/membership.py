@@ -137,7 +137,7 @@ class Member:
             self._wake.wake()
         if self._thread is not None:
             self._thread.join(_LEAVES)
-        self.lease.end()  # once more: the thread may have begun a new lease meanwhile
+        self.lease.end()  # again, because the thread may have begun a new lease meanwhile
 
     # --- the thread
 
@@ -202,8 +202,8 @@ class Member:
             self.membership = rows.join(
                 self._wake, self.membership, round(self._ttl * 1e6), socket.gethostname(), os.getpid()
             )
-            # a second transaction, after the registration is committed: a sequence does not wait for a commit, so a
-            # writer could see the new generation but not the member, and would announce nothing
+            # a second transaction, after the registration is committed. A sequence does not wait for a commit:
+            # otherwise a writer could see the new generation but not the member, and would announce nothing
             mine = rows.begin(self._wake)
         since = self._outwait(lease, mine, since)
         if self._closed.is_set():

@@ -31,7 +31,7 @@ _STAYS: Final = 1.0
 
 
 class _Drawn:
-    """The decisions of one batch, sorted by what they write."""
+    """The decisions of one batch, sorted by the kind of write."""
 
     def __init__(self) -> None:
         self.groups: dict[int, Group] = {}

@@ -250,7 +250,7 @@ def _follow(
         rows = page.rows if sight is None else sight.shown(page.rows)
         for step in _with_texts(backend, rows, seq) if ahead else rows:
             seq = step.seq or seq
-            position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, in place
+            position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, without a call
             made = partial(change_of, step, position, origin)
             if change := made() if unreadable is None else kept(made, unreadable):
                 yield change

@@ -41,7 +41,7 @@ class Sight(NamedTuple):
     """
 
     access: Access | None
-    """None: no user, and everything is visible."""
+    """None: the reader is not a user, so everything is visible."""
     kinds: frozenset[str] | None = None
     below: Below | None = None
 

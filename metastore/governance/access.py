@@ -350,7 +350,7 @@ class Access:
         """Return the ids of the metalakes that have a user of this name."""
         return [record.chain[0].id for record in users_named(self.backend, self.who.name)]
 
-    # --- ids for what is created together with its owner
+    # --- ids for an entity that is created together with its owner
 
     def made(self, entity_id: int) -> None:
         """Note that the user creates an entity with this id."""

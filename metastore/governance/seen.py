@@ -196,7 +196,7 @@ class Seen:
         while before is not None:
             page = read(before)
             now = self._below(parent_id, kind, guards) if page.held else before
-            # rights that were granted since the call began may be missing; rights that were revoked must be missing
+            # rights granted since the call began may be missing; rights revoked since then must be missing
             if now == before or (fresh and now is not None and now.shows_all(before)):
                 return page
             before, fresh = now, True
@@ -309,8 +309,8 @@ class Seen:
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         """Return the relations in slots of entities that the user sees, even if the other end is hidden.
 
-        A write that replaces an exclusive relation must increase its version. Only that version is used of a hidden
-        end.
+        A write that replaces an exclusive relation must raise that relation's version. Nothing else of a hidden end is
+        used.
         """
         rows = self._base.relations(kind, slots)
         froms = list(dict.fromkeys(from_id for from_id, _ in slots))
@@ -332,5 +332,5 @@ class Seen:
 
 
 def _some(chosen: Chosen) -> bool:
-    """Whether a choice leaves some children out."""
+    """Whether a choice excludes some children."""
     return bool(chosen.ids) or chosen.only

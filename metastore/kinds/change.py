@@ -95,7 +95,7 @@ class EntityChange:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> EntityChange:
         """Return the change that ``to_json`` wrote."""
-        if list in map(type, fields.values()):  # copied only if needed: without another dict, a feed is read faster
+        if list in map(type, fields.values()):  # copied only if needed, because that makes reading a feed faster
             fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
         return cls(**fields)
 
@@ -135,7 +135,7 @@ def _decode_one(fields: dict[str, Any]) -> EntityChange:
     known = _registry.get(fields.get("change", ""))
     if known is not None:
         try:
-            said = fields.copy()  # a copy: if the change cannot be read, ``fields`` is kept whole
+            said = fields.copy()  # a copy, so that ``fields`` stays whole if the change cannot be read
             del said["change"]
             return known.from_json(said)
         except Exception:  # noqa: BLE001, S110  (a newer program may write other fields; readers must not stop)

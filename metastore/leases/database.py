@@ -105,7 +105,7 @@ class DatabaseBook:
                 answer = self._rows.take(take)
             except Exception:
                 raise
-            except BaseException:  # an interrupt: the caller never learns of the lease
+            except BaseException:  # an interrupt, so the caller will never learn of the lease
                 self._untake(take, want.ttl)
                 raise
             if isinstance(answer, Conflicted):

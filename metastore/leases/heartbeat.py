@@ -20,7 +20,7 @@ _log = logging.getLogger("metastore")
 
 
 class Timed(Protocol):
-    """What a heartbeat uses of a hold."""
+    """The part of a hold that its heartbeat uses."""
 
     clock: Clock
 

@@ -91,7 +91,7 @@ class Hold:
         self._claims = 1  # how many times it was acquired and not released yet
         self._blocks: list[Alive] = []  # the keeper of each block
 
-    # --- what it is
+    # --- the state of the hold
 
     @property
     def expires_at(self) -> datetime:
@@ -178,7 +178,7 @@ class Hold:
         again = "stop its work, and acquire it again"
         return LeaseLost(name, token, f"the lease {name!r}{number} is lost: {why}; {again}")
 
-    # --- keeping it
+    # --- renew and release
 
     def renew(self) -> None:
         """Renew the lease for its ttl from now. Raises LeaseLost.

@@ -192,7 +192,7 @@ class Leases:
         with until(since.monotonic + patience):
             return self._book.take(want), since
 
-    # --- what is held
+    # --- held leases
 
     def renew(self, lease: Hold) -> None:
         """Renew a lease for its ttl from now. Raises LeaseLost, BackendUnavailable, DeadlineExceeded."""
@@ -236,7 +236,7 @@ class Leases:
         for hold in held:
             hold.closed()
 
-    # --- looking, and breaking
+    # --- look at leases, and break them
 
     def holder(self, name: str, *, expired: bool = False) -> Holder | None:
         """Return the holder of a lease; None: it has no holder. An expired holder is returned only with ``expired``."""

@@ -101,7 +101,7 @@ def _find_page(session: Session, wanted: CheckedSearch, size: int, token: str | 
 
 
 class _Step:
-    """One call: its matches so far, and where it stops. A *place* is what its token holds besides the count."""
+    """One call: its matches so far, and where it stops. A *place* is the content of its token, without the count."""
 
     def __init__(self, session: Session, wanted: CheckedSearch, size: int, ends: float) -> None:
         self._session, self._backend, self._origin = session, session.backend, session.backend.origin

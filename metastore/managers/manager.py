@@ -279,7 +279,7 @@ class Manager(Generic[E]):
     ) -> PendingDrop:
         """Announce the drop of an entity with all below it, or of one ``column``, whose data lies outside of the store.
 
-        From now on it is hidden: loads and writes of it, and of what is below it, raise DropPending, and its name stays
+        From now on it is hidden: loads and writes of it, and of all below it, raise DropPending, and its name stays
         taken. Destroy the data between ``started()`` and ``finish()`` of the returned drop; before ``started()``,
         ``roll_back()`` restores everything. If no step follows for ``ttl`` seconds, another process may take it over:
         see ``store.drops``. Raises EntityNotFound, DropPending; InvalidArgument for a nested column, in a transaction.

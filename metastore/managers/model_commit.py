@@ -69,11 +69,11 @@ class ModelEdit(SeenModel):
         self._view = view
         self._in_transaction = in_transaction
         self._kind = kind
-        self._changes: list[EntityChange] = []  # of the model
+        self._changes: list[EntityChange] = []  # changes of the model itself
         self._there: dict[int, OwnedRecord] = {}
         self._docs: dict[int, Doc] = {}
         self._said: dict[int, tuple[EntityChange, ...]] = {}
-        self._touched: dict[int, str] = {}  # by number: create, alter or drop
+        self._touched: dict[int, str] = {}  # the action on each version, by number: create, alter or drop
 
     def existing(self, number_or_alias: int | str) -> int:
         """Return the number of an existing version, or raise EntityNotFound."""

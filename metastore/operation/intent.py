@@ -34,7 +34,7 @@ _CLOSE = 0.1
 
 
 def hot_now(session: Session, merge: Merge | None) -> int | None:
-    """Return the entity of a change that should be announced before any attempt: another change of it lost just now."""
+    """Return the entity on which to announce a change before any attempt, because another one lost there just now."""
     if merge is None:
         return None
     hot = session.hot.find(merge.entity_id, merge.names and (merge.kind, merge.names))

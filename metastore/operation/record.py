@@ -40,13 +40,13 @@ from metastore.retry.runner import Conflict
 LATE = 1.0
 """How long after its deadline a call may still query its outcome (seconds)."""
 _DEEDS: Final = {"create": ("create", "alter"), "rename": ("rename", "move")}
-"""By verb of a call: what its row says, if that is not the verb alone."""
+"""By verb of a call: the actions in its row, if the verb is not the only one."""
 _GRACE = 0.5
 """How long a call may query which operation won, for the message of its error (seconds)."""
 
 
 class OperationRow:
-    """One operation's row: its id, the claim under which it is sent, and what this process knows of the row."""
+    """One operation's row: its id, the claim under which it is sent, and this process's knowledge of the row."""
 
     def __init__(self, session: Session, request: Request[Any], call: Call, begun: Begun) -> None:
         self._session = session
@@ -241,7 +241,7 @@ def refused_id(operation_id: UUID) -> OperationIdRefused:
 
 
 def detail(outcome: Conflicted) -> str:
-    """Return what a conflict found, for a message."""
+    """Return the finding of a conflict, for a message."""
     where = "" if outcome.id is None else f"entity {outcome.id}"
     version = "" if outcome.found is None else f" is at version {outcome.found}"
     otherwise = "others hold the locks" if outcome.cause in ("busy", "serialization") else "changed meanwhile"

@@ -200,7 +200,7 @@ class Seal:
         known, above = self.catalog, entity.record.chain[1:2]
         if not above:
             return False
-        # a transaction's commit validates what its calls have read
+        # a transaction's commit validates the reads of its calls
         older = self.mode is _Mode.IN_TRANSACTION and above[0].scope_version < known.scope_version
         same = older or above[0].scope_version == known.scope_version
         own = (above[0].id, above[0].scope_version)
@@ -365,7 +365,7 @@ def _is_below(kind: Kind, path: Path) -> bool:
 def _catalog_of(reads: Reads, entity: Entity, fresh: bool) -> Node | None:
     """Return the catalog above a loaded entity, or the entity itself."""
     chain = entity.record.chain
-    if fresh or (len(chain) > 1 and not chain[1].kind):  # a historic entity does not know its ancestors
+    if fresh or (len(chain) > 1 and not chain[1].kind):  # an entity from history does not know its ancestors
         (known,) = reads.by_id([entity.id])
         if known is None:
             return _NOWHERE

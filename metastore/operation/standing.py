@@ -25,7 +25,7 @@ _REFERENCE: Final = re.compile(r'"secret:((?:env|file):(?:[^"\\]|\\.)*)"')
 _POINTER: Final = "metadata_location"
 """The property that names the metadata file of an Iceberg table or view."""
 _ALLOWED: Final = "METASTORE_SECRETS"
-"""The variable with the references that users may set, as patterns: ``env:APP_* file:/run/secrets/*``."""
+"""The variable that lists the references which users may set, as patterns: ``env:APP_* file:/run/secrets/*``."""
 _UUID: Final = "table_uuid"
 """The property by which a purge recognises the other tables that have the same files."""
 _FILE: Final = (f'"{_POINTER}"', '"change":"SetLocation"', f'"{_UUID}"')

@@ -68,7 +68,7 @@ running: Final[ContextVar[Lender | None]] = ContextVar("metastore_running", defa
 
 
 def give_way(backend: Reads, ids: Iterable[int] = ()) -> None:
-    """Release what the functions around a call hold, before the call waits for others."""
+    """Release the tickets and marks of the functions around a call, before the call waits for others."""
     around = running.get()
     if around is not None:
         around.give_way(backend, ids)

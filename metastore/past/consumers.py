@@ -114,7 +114,7 @@ class Consumer:
             at = self._on_this_server(at)
             try:
                 found = list(islice(changes(backend, self._session.clock, at.position, limit, unreadable), limit))
-            except (HistoryGone, InvalidArgument):  # a backup was put back
+            except (HistoryGone, InvalidArgument):  # a backup was restored
                 if backend.origin.run == at.run:
                     raise
             else:

@@ -143,7 +143,7 @@ def _without_newcomers(session: Session, found: list[Differing], until: int) -> 
 
 
 def _in_place(one: Differing, scope: int) -> Differing:
-    """Return the difference. For the reverted entity itself it is "altered", because its name and place are kept."""
+    """Return the difference; for the reverted entity itself as "altered", because its name and place do not change."""
     if one.owner_id is not None or one.difference.entity_id != scope:
         return one
     return one._replace(difference=replace(one.difference, action="altered"))

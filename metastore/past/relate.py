@@ -32,7 +32,7 @@ class Relating:
         self._old: dict[tuple[int, str], list[RelationRecord]] = {}
         for kind in dict.fromkeys(kind for _, kind, _ in slots):
             wanted = [(from_id, slot) for from_id, of, slot in slots if of == kind]
-            session.backend.relations(kind, wanted)  # read ahead, because the transaction keeps what it has read
+            session.backend.relations(kind, wanted)  # read ahead, because the transaction keeps its reads
             for row in _existing(then, then.relations(kind, wanted)):
                 self._old.setdefault((row.from_id, kind), []).append(row)
 

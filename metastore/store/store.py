@@ -312,7 +312,7 @@ class Store(Timeline):
         """
         from metastore.transfer.backup import back_up  # noqa: PLC0415  (a process imports only what it uses)
 
-        self.ping()  # the file may have been replaced by another one since it was opened
+        self.ping()  # another file may have replaced it since it was opened
         back_up(self._url.render_as_string(hide_password=False), file)
 
     def import_from(

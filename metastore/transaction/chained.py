@@ -137,7 +137,7 @@ class InChain:
             self._keep_out(chain, late=not in_time)
         try:
             answer = chain.answer(seat)
-            # the history that it has read lacks the steps before its own, even if they are committed now
+            # the history that the run has read lacks the earlier steps of its chain, even if they are committed now
             return Conflicted("self") if looked_back and answer == SETTLED else answer
         finally:
             self.leave()

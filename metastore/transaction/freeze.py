@@ -116,7 +116,7 @@ class Freeze(Transaction):
         if self._outer.access is not None:
             self._outer.access.require(record.chain, Want(own.id, "own"))
         if self._mark.held not in (None, own.id):
-            self._release(GRACE)  # the path led to another entity before
+            self._release(GRACE)  # the path had led to another entity
         self._scope = record.path
         try:
             outcome = self._take(parents, own)

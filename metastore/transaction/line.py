@@ -1,4 +1,4 @@
-"""The place in line of one function's runs, and what a lost run tells the next one.
+"""The place in line of one function's runs, and the information that a lost run leaves to the next one.
 
 The first run is optimistic. A run that lost takes a ticket for each entity that it read or wrote. A first run does so
 too if it meets an entity that is known to be hot. Absent names and listings have no row for a ticket: instead their

@@ -1,4 +1,4 @@
-"""Write operations down, help them and set marks, on tables that are dictionaries: the oracle's intents.
+"""Write operations down, apply them for others, and set marks, on tables that are dictionaries.
 
 As in :mod:`metastore.backends.memory.commit`, a copy of the tables replaces them if every precondition holds.
 """

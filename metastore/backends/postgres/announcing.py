@@ -47,7 +47,7 @@ class Unannounced(Exception):
 
 
 class Pass(NamedTuple):
-    """What a commit carries: a generation, an announcement, or neither if it changes no cached entity."""
+    """The part that a commit carries: a generation, an announcement, or neither if it changes no cached entity."""
 
     generation: int | None = None
     announcement: int | None = None

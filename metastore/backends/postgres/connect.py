@@ -34,8 +34,8 @@ from metastore.urls import Url
 
 Rows = list[tuple[Any, ...]]
 
-# psycopg warns of errors that it ignores, such as a rollback on a broken connection; without this handler, logging
-# would print that to stderr in a program that configures no logs
+# psycopg warns of errors that it ignores, such as a rollback on a broken connection. Without this handler, logging
+# would print the warnings to stderr if the program configures no logs.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 _DEFAULTS: dict[str, Any] = {
@@ -155,7 +155,7 @@ class Pool:
         return connection
 
     def _ends(self, connection: Connection) -> Iterator[str]:
-        """Yield the settings by which the server ends what a vanished or stopped client has left unfinished."""
+        """Yield the settings that make the server end the unfinished work of a client that is gone or stopped."""
         longest = min(math.ceil(self._timeout * 1000), _LONGEST - _LATER)
         yield f"SET statement_timeout = {longest}"
         if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:

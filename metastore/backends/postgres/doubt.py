@@ -44,7 +44,7 @@ class Doubt:
         """The wait of a commit for its replica was stopped."""
 
     def __call__(self, notice: Diagnostic) -> None:
-        """Note what a notice says."""
+        """Note whether a notice casts doubt on an answer."""
         self.unconfirmed = self.unconfirmed or _says_so(notice)
 
     @property

@@ -108,8 +108,8 @@ _REMOVE = f"""DELETE FROM cache_member WHERE id = %(id)s::bigint AND {DURABLE}
   AND (%(force)s::boolean OR renewed_at < {NOW} - ttl * 102 / 100) RETURNING 1"""
 _ABANDONED: Final = 60_000_000
 """A younger announcement (microseconds) may belong to a call that still waits: most calls take less time."""
-# a writer waits for a member at most twice the longest ttl and margin, and then gives it up
-# SKIP LOCKED, because a locked announcement belongs to a commit in flight
+# a writer waits for a member at most twice the longest ttl and margin, and then gives it up. SKIP LOCKED: a locked
+# announcement belongs to a commit in flight.
 FORGET = f"""DELETE FROM cache_announcement WHERE id IN (SELECT id FROM cache_announcement
   WHERE at < {NOW} - greatest({_ABANDONED}, (SELECT 3 * max(ttl) FROM cache_member))
   FOR UPDATE SKIP LOCKED) RETURNING 1"""

@@ -123,7 +123,7 @@ def found(rows: Sequence[Row], search: Search) -> Matches:
 
 
 def _nodes(text: str) -> tuple[Node, ...]:
-    """Return nodes from the root down; the text has them in no order, with their heights."""
+    """Return the nodes from the root down; the text has them in any order, each with its height."""
     up = sorted(json.loads(text), key=itemgetter(0), reverse=True)
     return tuple([Node(i, kind, name, scope, bool(used), bool(folds)) for _, i, kind, name, scope, used, folds in up])
 

@@ -69,7 +69,7 @@ class RelationSql:
         return f"(SELECT {self.dialect.rows(columns)}\n    FROM {source} {joined})"
 
     def related(self, depth: int, *, above: bool, doc: bool) -> str:
-        """One entity, and the relations that go from it, each with its other end."""
+        """Return one entity, and the relations that go from it, each with its other end."""
         if depth:
             froms = ", ".join(f"p.id{n}" for n in (range(1, depth + 1) if above else [depth]))
             rows = self._rows("(SELECT 1 AS one) o", f"r.from_id IN ({froms}) AND r.kind = :kind")

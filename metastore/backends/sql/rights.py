@@ -95,7 +95,7 @@ def _below(each: Callable[[str, str, str], str]) -> tuple[str, str]:
 way AS (SELECT {_are_fewer(all_children(""), f"{one} {owned}")} AS owns,
   {_are_fewer(all_children(mine), f"{one} {granted}")} AS grants)"""
     selects = [
-        # the first way: from what the user owns, and from what its roles grant
+        # the first way: from the entities that the user owns, and from the grants of its roles
         f"{owner} {owned} {each('guard', 'c', 'c.id = r.from_id AND c.parent_id = :below')}",
         f"{grant} {granted} {each('guard', 'c', 'c.id = r.to_id AND c.parent_id = :below')}",
         # the second way: from the children

@@ -159,9 +159,9 @@ operation = Table(
     UniqueConstraint("seq", name="operation_seq"),
     # the included columns show which version was the newest then, without a look at the rows
     UniqueConstraint("entity_id", "version", name="operation_version", postgresql_include=["seq", "through"]),
-    # who had a name, and what was below a parent, at a position
+    # finds the entity that had a name, and the entities below a parent, at a position
     _partial("operation_name", "parent_id", "family", "key", "seq", where="key IS NOT NULL"),
-    # what led to an entity at a position
+    # finds the relations that led to an entity at a position
     _partial("operation_other", "other_id", "kind", "seq", where="other_id IS NOT NULL"),
     _partial("operation_pending", "entity_id", where="action = 'pending'"),
     _partial("operation_fenced", "seq", where="fences IS NOT NULL"),
@@ -229,7 +229,7 @@ cache_member = Table(
     Column("id", _Id, nullable=False, autoincrement=False),
     Column("incarnation", Text, nullable=False),
     Column("renewals", _Id, nullable=False),
-    Column("seen", Text, nullable=False),  # a snapshot: the member has evicted what was announced in it
+    Column("seen", Text, nullable=False),  # a snapshot: the member has evicted all changes announced in it
     Column("ttl", _Id, nullable=False),
     Column("host", Text, nullable=False),
     Column("pid", _Id, nullable=False),

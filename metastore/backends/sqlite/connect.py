@@ -201,7 +201,7 @@ class Pool:
         return _Use(self._pool, self._database)
 
     def _settle(self, connection: Any, _: type[BaseException] | None) -> bool:
-        """Roll back what a loan has left unfinished; return whether the connection may be lent again."""
+        """Roll back unfinished work of a loan; return whether the connection may be lent again."""
         try:
             if connection.in_transaction:
                 connection.rollback()

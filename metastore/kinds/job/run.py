@@ -144,7 +144,7 @@ class FinishJob(EntityChange):
             raise InvalidArgument(f"a job ends with one of {', '.join(ENDED)}, not {shown(self.status)}")
         doc.update(status=self.status, finished_at=self.at, exit_code=self.exit_code)
         doc["output"] = clean_text(self.output, "a job's output")[-MAX_OUTPUT:]
-        while doc["output"] and len(to_json(doc)) > MAX_DOC:  # a long command leaves less room
+        while doc["output"] and len(to_json(doc)) > MAX_DOC:  # the output gets less room if the command is long
             doc["output"] = doc["output"][len(doc["output"]) // 2 + 1 :]
 
 

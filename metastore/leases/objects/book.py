@@ -187,7 +187,7 @@ class ObjectBook:
                 self._cells.abandon({grant.mark})
                 _log.warning("the lease %r was taken in vain, and expires with its ttl: %s", grant.name, error)
 
-    # --- keeping, giving back, breaking
+    # --- renew, release, break
 
     def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
         ends, until = self._ends(min(ttl, _DEADLINE)), []
@@ -228,7 +228,7 @@ class ObjectBook:
 
         if self._cells.change(grant.name, decide, ends) is False:
             return False
-        if self._notes is not None and following is not None:  # the next holder will have at least this token
+        if self._notes is not None and following is not None:  # the next holder gets at least this token
             self._notes.end(grant.name, following, ends)
         return True
 

@@ -264,7 +264,7 @@ def restore(
     fold = node.fold if kind.container else parent.fold
     place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), fold)
     after = (*parents, node._replace(name=place.name, fold=fold))
-    # the old place is guarded too: gc may have begun to delete everything below it
+    # guard the old place too, because gc may have begun to delete everything below it
     guards = both(old_parents, parents)
     proposal = _Exclusive(kind, record, actor).propose("restore", after, guards, state=LIVE, place=place)
     return proposal if entity_id is not None else _of_newest(proposal, kind, names, record)
@@ -324,7 +324,7 @@ def purge(
         if own_state == DROPPING and (pending := pending_above(view.backend, record.chain)):
             raise pending
         if own_state == LIVE and not known.live:
-            return 0  # an entity above it was dropped: the purge of that one removes this one too
+            return 0  # an ancestor was dropped, and its purge will remove this entity too
     else:
         try:
             record, own_state = find(view, kind, target), LIVE

@@ -75,7 +75,7 @@ def related_to(
     wanted = (
         NO_COLUMN if column is None else column_id(Record(chain, 0, relations.doc or "{}", None, 0, None, 0), column)
     )
-    levels = {node.id: len(chain) - at for at, node in enumerate(chain)}  # 1: the object itself
+    levels = {node.id: len(chain) - at for at, node in enumerate(chain)}  # the object itself has level 1
 
     def level(row: RelationRecord) -> int | None:
         """Return the distance of a relation from the object or column; 0: the relation is on the wanted column.

@@ -139,7 +139,7 @@ class SecretStore:
         destroyed = {row.number for row in self._rows() if row.wrapped is None}
         for record in self._catalogs():
             if settings_of(record)[1].key not in old | destroyed:
-                continue  # an earlier, stopped run has changed it
+                continue  # an earlier run, which was stopped, has changed this catalog
             if not number:
                 number, key = max(row.number for row in self._rows()) + 1, current()
                 keys.add(number, wrap(of_text(new_key()), number, key), key.name)
