@@ -136,7 +136,7 @@ class Snapshot:
     feed_lag_seconds: dict[str, float]
     """By reader of the feed: the seconds since the moment up to which it has read all changes."""
     gc_backlog_seconds: float | None = None
-    """How long deletable rows have waited: since the process's last complete gc began. None: it began none."""
+    """How long deletable rows have waited: since the process's last complete gc began. None: it has begun no gc."""
     gc_deleted: dict[str, int] = field(default_factory=dict)
     """How many entities, versions and operations the complete runs of gc in this process have deleted."""
     pool: PoolUse | None = None

@@ -30,7 +30,7 @@ _ROOMY: Final = 0.75
 """Below this share of the bytes, the number of answers may grow."""
 _GROWS: Final = 1.25
 _MOST_USES: Final = 8
-"""How many uses of an answer a new policy takes over, at most."""
+"""How many uses of an answer a new policy may take over."""
 
 
 class Bounded:

@@ -169,7 +169,7 @@ class ChainLane(Lane[Any, Any]):
         return super()._leads(handle)
 
     def _best(self, candidates: Sequence[Rider]) -> Rider:
-        """Return the oldest: if the leading function goes alone, any other choice lets the oldest wait on.
+        """Return the oldest. The leading function may go alone, so any other choice could keep the oldest waiting.
 
         A caller with hardly any time left cannot wait for a turn among the processes: another leader should take it
         along.

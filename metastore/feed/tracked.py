@@ -112,7 +112,7 @@ def _is_shared(depth: int, _kinds: int) -> bool:
 
 
 def _runs(purges: Sequence[Step]) -> list[list[Step]]:
-    """Return purges grouped into runs without a gap, within which nothing moves."""
+    """Return purges grouped into runs of consecutive positions, within which nothing moves."""
     runs = list[list[Step]]()
     for step in purges:
         if runs and (runs[-1][-1].seq or 0) + 1 == step.seq:

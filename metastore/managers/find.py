@@ -40,7 +40,7 @@ _PAGE: Final = 500
 _TOGETHER: Final = 250
 """How many containers' children one statement scans at most."""
 _MORE, _MOST = 4, 40
-"""By which factor a scan of names grows after a page with few matches, and how many pages it reads at once at most."""
+"""The factor by which a scan of names grows after a page with few matches, and the most pages that it reads at once."""
 _FEW: Final = 1000
 """How many rows the first comparison of the two ways counts at most."""
 _ROW, _STATEMENT = 2, 300

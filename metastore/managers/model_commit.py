@@ -110,7 +110,7 @@ class ModelEdit(SeenModel):
         return number
 
     def alter(self, number: int, changes: Sequence[EntityChange]) -> bool:
-        """Apply changes to a version; False if it stays equal."""
+        """Apply changes to a version; False: the version stays equal."""
         if self._view.asking:
             self._touched[number] = "alter"
             return True

@@ -27,7 +27,7 @@ from metastore.secrets.names import is_hidden
 
 _LONGEST: Final = 1000
 RELATED: Final[Mapping[str, Relation]] = {"tag": TAG_ON, "user": OWNER, "group": OWNER}
-"""The kinds whose names are searched on behalf of the entities related to them, and the relation between the two."""
+"""The kinds whose names a search also looks at, each with the relation that leads to such an entity."""
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ def _nodes_of(view: View, ids: Sequence[int]) -> dict[int, Nodes]:
 def with_evidence(commit: Commit, access: Access) -> Commit:
     """Return a transaction's commit that also guards the evidence of its reads.
 
-    If the block saw two scope versions of one guard, require the older one: then the commit fails, as it should.
+    If the block saw two scope versions of one guard, require the older one, so that the commit fails, as it should.
     """
     own = [w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None]
     guards = requiring(commit.guards, access.noted.without([*own, *(access.mine or ())]))

@@ -7,7 +7,7 @@ pending intents on the entity, including its own, or finds that another process 
 *marks* its scope instead, so that others step aside. The table in :mod:`metastore.retry.reactions` maps each conflict
 to a reaction.
 
-An operation has parts with their own state. Its row (``record.py``) shows at any time what is decided. The other parts
+An operation has parts with their own state. Its row (``record.py``) shows its state at any time. The other parts
 are its intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases
 (``leasing.py``). After a lost answer the operation reads its row. Before it sends again, it ensures that no message in
 flight can still be applied. ``ending.py`` cleans up after a failed call. docs/progress.md has the protocol and its

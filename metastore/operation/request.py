@@ -198,7 +198,7 @@ class View:
         """The attempt may propose an update by name, so that the commit finds the entity."""
         self.guessed = False
         self.asking = asking
-        """Only the right is checked: the attempt ignores its caller's expectations, and proposes all the same."""
+        """Only the right is checked: the attempt ignores its caller's expectations, but still proposes its commit."""
         self._recent = recent
 
     def trusts(self, entity: Entity) -> bool:

@@ -191,8 +191,8 @@ class OwnTicket:
             self.number = self._session.backend.queue(self.ids, self._patience)
         line = self._look(self.number)
         if not line.held:  # the ticket was removed: queue again
-            # this ticket may have been a head at one entity while it waited for a long turn at another: let others wait
-            # longer
+            # others may wait longer for this ticket: it may be the head at one entity while it waits for a long turn at
+            # another
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
             self.leave()
             return False

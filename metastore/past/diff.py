@@ -211,7 +211,7 @@ def scope_at(reads: PastReads, under: Target | None, kind: str | None) -> int | 
 def _folded(steps: Iterable[Step], below: _Below | None) -> tuple[dict[int, _Folded], dict[RelationKey, _Folded]]:
     """Return the steps of each entity and owned row by its id, and those of each relation by its key.
 
-    ``below``: only the steps of entities there; all others are left out page by page, so that they take no memory.
+    ``below``: only the steps of entities there. All others are left out page by page, so they take no memory.
     """
     entities: dict[int, _Folded] = {}
     relations: dict[RelationKey, _Folded] = {}

@@ -90,7 +90,7 @@ class Plan:
     rows: dict[int, set[str]] = field(default_factory=dict)
     """By owner: the kinds of owned rows that differ."""
     relations: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
-    """By the entity that the relations go from: the kinds and slots of those that differ."""
+    """For each entity from which differing relations go: their kinds and slots."""
 
     def steps(self) -> list[Step]:
         """Return the steps, in order."""

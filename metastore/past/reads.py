@@ -251,7 +251,7 @@ def reads_at(session: Session, at: int) -> PastReads:
         session.backend.past.check(at)
     except NotKept as kept:
         raise gone(session, kept) from None
-    # not committed: of an entity of the past, the present store must use only the id
+    # marked as not committed, because the present store must use only the id of an entity of the past
     return reads_from(session, at, Origin(session.backend.origin.database, committed=False))
 
 

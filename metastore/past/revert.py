@@ -33,7 +33,7 @@ __all__ = ["revert"]
 _ATOMIC = 10_000
 """How many entities, owned rows and relations one transaction may revert."""
 _TRIES = 10
-"""How often a revert makes a new plan because a name was taken, or an entity disappeared, after the last plan."""
+"""How often a revert makes a new plan because a name was taken, or an entity disappeared, since the last plan."""
 _CHUNK = 2000
 """The number of steps in a chunk."""
 _PINNED = 600.0

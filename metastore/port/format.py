@@ -1,4 +1,4 @@
-"""The format of the tables: the format that this program needs, and whether a database still admits the program."""
+"""The format of the tables: the one that this program needs, and a check that a database admits the program."""
 
 from __future__ import annotations
 

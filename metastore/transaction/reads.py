@@ -34,7 +34,7 @@ class ReadSet:
     children: set[Children] = field(default_factory=set)
     """Whether a parent had children."""
     newest: set[Newest] = field(default_factory=set)
-    """The entities that were the last dropped ones of their name."""
+    """For each name: the entity that was dropped last under it."""
     bumped: set[int] = field(default_factory=set)
     """The ids of the guards whose scope versions the commit counts up."""
     relations: dict[tuple[int, str, int | None, bool], Relations] = field(default_factory=dict)

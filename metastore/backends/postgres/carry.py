@@ -80,7 +80,7 @@ def statement(commit: Commit, write: Update) -> Statement:
         "own_doc": write.doc,
         "ticket": commit.ticket,
         "leaves": plain(commit.leaves),
-        # the entity's state after the transaction and all intents
+        # the entity's document after the transaction and all intents
         "doc": applied[-1].doc if applied else write.doc,
         "principal": applied[-1].principal if applied else commit.principal,
     }

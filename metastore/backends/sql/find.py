@@ -82,7 +82,7 @@ class FindSql:
         return f"({exact} OR (s.fold AND s.kind <> 'catalog' AND {folded}))"
 
     def _climb(self) -> str:
-        """Return a scalar: the nodes from a row ``s`` up to the root; NULL: one is not live, or none is the scope.
+        """Return a scalar: the nodes from a row ``s`` up to the root; NULL: a node is not live, or none is the scope.
 
         A drop changes one row, but none below it. An entity that was put below itself by hand never reaches the root.
         """

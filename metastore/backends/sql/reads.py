@@ -70,7 +70,7 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
 SELECT {found}, {_VERSIONED.format("p")}, (SELECT {gathered} FROM ({rows}) AS q) FROM path p""")
 
     def _places(self, columns: Sequence[str]) -> str:
-        """Return a table ``w`` of (id) from the columns of ``path``."""
+        """Return a table ``w`` of (id), made from the columns of ``path``."""
         return f"({' UNION ALL '.join(f'SELECT {column} AS id FROM path' for column in columns)}) AS w"
 
     def _counted(self, held: bool) -> str:

@@ -46,7 +46,7 @@ class _Step(NamedTuple):
 
 
 def candidates(session: Session, table: str) -> Iterator[tuple[Known, OwnedRecord | None]]:
-    """Yield the present entities, or owned rows with their owners, that may have secret properties."""
+    """Yield the present entities that may have secret properties, and owned rows that may, with their owners."""
     columns = ("id", "doc") if table == "entity" else ("id", "doc", "owner_id", "kind", "name")
     with session.backend.snapshot() as snapshot:
         records = [
