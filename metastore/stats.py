@@ -91,8 +91,8 @@ class Stats:
     multixact_members: int | None
     """About how many MultiXact members PostgreSQL keeps, of at most 2**32. None: not known, or not PostgreSQL."""
     multixact_age: int | None
-    """The number of MultiXacts that the cluster has created since the oldest one that may be in use, of at most 2**31.
-    None: not PostgreSQL.
+    """The number of MultiXacts made in the cluster since the oldest one in use; it must stay below 2**31. None: not
+    PostgreSQL.
     """
     format: int
     """The format of the tables."""

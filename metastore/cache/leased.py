@@ -36,7 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Names = tuple[str, ...]
 _LAST = -100
-"""The priority of leaving when a worker ends: after the finalizers that may still read."""
+"""The priority of leaving when a worker ends: lower than that of finalizers that may still read."""
 _JOINS = 2.0
 """How long opening a store waits for the cache to serve (seconds). After that, reads ask the database."""
 

@@ -210,7 +210,7 @@ class Leases:
     def join(self, name: str, token: int) -> Lease:
         """Return the lease that a parent process holds and renews, to commit under its token.
 
-        ``metastore lease run NAME -- COMMAND`` passes both to the command, in METASTORE_LEASE and
+        ``metastore lease run NAME -- COMMAND`` passes the name and the token to the command, in METASTORE_LEASE and
         METASTORE_LEASE_TOKEN. This process neither renews nor releases it. Raises LeaseLost if the lease has another
         token.
         """

@@ -32,7 +32,7 @@ NameRow = tuple[str, str]
 
 
 class Reader(Generic[E]):
-    """The reading half of :class:`metastore.managers.manager.Manager`, which documents these methods."""
+    """The reads of :class:`metastore.managers.manager.Manager`, whose methods call these."""
 
     def __init__(self, session: ManagerSession, kind: Kind) -> None:
         self._session = session

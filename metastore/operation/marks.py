@@ -74,7 +74,7 @@ class OwnMark:
             self.held = before
 
     def remove(self) -> None:
-        """Remove the mark, if it is set. If removal fails, the mark expires by itself."""
+        """Remove the mark, if it is set. If removal fails, others clear the mark when it has expired."""
         held, self.held = self.held, None
         if held is not None:
             self._backend.unmark(held, self.id)

@@ -171,7 +171,7 @@ class Seal:
             merge = proposal.merge
             if merge is None or merge.settled == settled:
                 return proposal
-            # the scope version at which the settings were read
+            # an announced change rests on the scope version at which the settings were read
             merge = replace(merge, settled=settled, evidence=(settled,) if merge.evidence else ())
             return replace(proposal, merge=merge)
         if view.guessed:

@@ -124,7 +124,7 @@ class MemberRows(Protocol):
     """
 
     def wake(self) -> Wake:
-        """Return the wait of a member; it has the connection for the member's queries."""
+        """Return the wait of a member, which also has the connection for the member's queries."""
 
     def join(self, wake: Wake, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
         """Register durably; remove ``before``, an earlier registration of this process whose lease is over."""

@@ -154,6 +154,6 @@ class Result:
     version: int
     time: int
     scope_version: int | None = None
-    """The entity's scope version after an update that is not exclusive, which does not check it. None: unchanged."""
+    """The scope version after an update that is not exclusive, which does not check it. None: as it was seen."""
     found: Record | None = None
     """For an update by name with a new place: the entity before the update, without its ancestors."""

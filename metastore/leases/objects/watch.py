@@ -72,7 +72,7 @@ class Watch:
         return left
 
     def is_alive(self, name: str, waiter: Waiter) -> bool:
-        """Whether a waiter counts as alive, by what this process has read."""
+        """Whether a waiter counts as alive, according to the tickets that this process has read."""
         left = (waiter.until - self._clock.micros()) / _MICROS
         since = self._queues.get(name, {}).get(waiter, math.inf)
         if self._clock.monotonic() - since > ALIVE + self._drift:
