@@ -1,7 +1,7 @@
 """Find entities page by page: each call searches for a bounded time and returns a token to continue with.
 
-A search for a name reads the index of names, if few names can match. Everything else walks the tree depth first, each
-container kind by kind, in the order of keys.
+A search for a name reads the index of names, if a walk of the tree would read more. Everything else walks the tree
+depth first, each container kind by kind, in the order of keys.
 
 A token reveals nothing that is hidden from the user: it holds the place of the last entity that the user may see, in
 the index or in each container on the way down. The index also has hidden names. If a user's step finds only hidden

@@ -99,7 +99,7 @@ def shows_options(options: type) -> Callable[[F], F]:
 
 
 def call_from(options: Mapping[str, Any]) -> Call:
-    """Return a call from options that were checked before."""
+    """Return the call of options whose keywords are known."""
     given = map(options.get, ("principal", "deadline", "operation_id", "lease", "reason"))
     return Call(*given)
 

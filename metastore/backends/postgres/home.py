@@ -21,8 +21,8 @@ TIMELINE = """(CASE WHEN pg_is_in_recovery() OR to_regproc('aurora_version') IS 
   ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END)"""
 """The timeline on which a primary writes. (pg_control_checkpoint() shows a new one only after a checkpoint.)
 
-It is 1 on a replica, where the primary looks more closely at positions. It is also 1 on Aurora, where these functions
-may fail: its servers share one storage, so a fail-over loses nothing.
+It is 1 on a replica: the primary then checks a position from there more closely. It is also 1 on Aurora, where these
+functions may fail: its servers share one storage, so a fail-over loses nothing.
 """
 
 START = f"SELECT compatible_from, epoch, origin, {TIMELINE}, collected_seq FROM info"
