@@ -1,6 +1,6 @@
 """A versioned, optimistic store for data-catalog metadata that needs no locks.
 
-A name is imported when it is first used: a command that shows its version needs none of them.
+Each name is imported at its first use, because a command that only shows its version needs none of them.
 """
 
 from __future__ import annotations

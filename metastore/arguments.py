@@ -27,13 +27,13 @@ _LONGEST = 1_000_000_000.0
 
 
 def _whole(value: object) -> int | None:
-    """Return ``value`` as a plain integer; None: it is not one. Methods of subclasses, which may lie, are not used."""
+    """Return ``value`` as a plain integer; None: it is not one. Methods of a subclass are not used: they may lie."""
     is_one = issubclass(type(value), int) and not isinstance(value, bool)
     return int.__int__(cast(int, value)) if is_one else None
 
 
 def boolean(value: object, what: str) -> bool:
-    """Return ``value`` if it is a bool. Raises InvalidArgument: the string "false", say, would count as true."""
+    """Return ``value`` if it is a bool. Raises InvalidArgument, because the string "false", say, would be true."""
     if not isinstance(value, bool):
         raise InvalidArgument(f"{what} must be True or False, not {shown(value)}")
     return value

@@ -40,7 +40,7 @@ class Waker(Protocol):
         """Wait for :meth:`wake`, at most this many seconds; return whether it came."""
 
     def wake(self) -> None:
-        """End one wait. Another thread may call this, also before the wait begins. A wait may end without a reason."""
+        """End one wait. Another thread may call this, even before the wait. A wait may also end without a reason."""
 
 
 class ThreadWaker:
@@ -66,8 +66,8 @@ class ThreadWaker:
 
 _pid = os.getpid()
 _drawn: list[bytes] = []
-"""Random bytes for the next operation ids. A call of the system releases the interpreter's lock, and with many threads
-it takes long to get it back. So one call gets bytes for many ids.
+"""Random bytes for the next operation ids. A system call releases the interpreter's lock, and many threads wait
+long for it. So one call gets the bytes for many ids.
 """
 _DRAWN, _EACH = 256, 10
 """How many ids one call gets bytes for, and how many bytes each needs."""

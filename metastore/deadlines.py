@@ -66,7 +66,7 @@ class _Until(Block):
         _blocks.set(self)
 
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if _blocks.get() is self:  # a generator that ends late must not end its consumer's block
+        if _blocks.get() is self:  # a generator that ends late must not end the block of its consumer
             _blocks.set(self.around)
 
 

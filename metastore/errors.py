@@ -59,8 +59,7 @@ class MetastoreError(Exception):
     """Whether the message says where the database is, which only the operator of a server may know."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # a copy in another process keeps the message and the attributes, although __init__ takes other arguments than
-        # the message
+        # a copy in another process keeps the message and the attributes; it skips __init__, which takes other arguments
         return _copy, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:

@@ -98,10 +98,10 @@ def collect(
     call = Call(deadline=_PATIENCE, lease=lease)
     backend = session.backend if lease is None else cast("Backend", _Fenced(session.backend, lease))
     began = session.metrics.gc_begun()
-    # The earlier of two clocks: a fast clock must not make gc delete rows that a caller may still need.
+    # the earlier of two clocks, because a fast clock must not make gc delete rows that a caller may still need
     now = min(backend.now(), session.clock.micros())
     before = max(0, now - retention // timedelta(microseconds=1))
-    # read after ``before``: a drop that begins later is below an entity that was not dropped before that time
+    # after ``before``: a drop that begins later is below an entity that was not dropped before that time
     pending = above_pending(backend)
     _make_unrestorable(session, backend, before, pending, call)
     entities = _delete_trees(backend, pending)
@@ -112,19 +112,19 @@ def collect(
     kept = unread(backend, now, keep_unread)
     limits = HistoryLimits(before, position_before(backend.past, before), keep_versions, kept.after)
     versions, operations = _delete_steps(backend, limits)
-    _delete_of_columns(backend, of_columns)  # after the steps: now it is known what no revert can bring back
+    _delete_of_columns(backend, of_columns)  # after the steps: only now it is known what no revert can restore
     backend.leases.forget_waiters(backend.now() - _LONG_DEAD)
     session.metrics.gc_ended(began, entities=entities, versions=versions, operations=operations)
     return Collected(entities, versions, operations, overdue=kept.overdue)
 
 
 def _make_unrestorable(session: Session, backend: Upkeep, before: int, pending: set[int], call: Call) -> None:
-    """Give each entity that was dropped before ``before`` the state *purging*, except those above a pending drop."""
+    """Make entities *purging* that were dropped before ``before``, except those above a pending drop."""
     after = BEFORE_ALL
     while gone := backend.dropped_before(before, after, _ROOTS):
         after = gone[-1]
         for entity_id in [one.id for one in gone if one.id not in pending]:
-            with suppress(ScopeFrozen, DeadlineExceeded):  # another operation works on it: the next gc finds it again
+            with suppress(ScopeFrozen, DeadlineExceeded):  # another operation works on it; the next gc finds it
                 _purge(session, entity_id, before, call)
 
 
@@ -141,10 +141,10 @@ def _purge(session: Session, entity_id: int, before: int, call: Call) -> None:
 
 
 def _delete_trees(backend: Upkeep, pending: set[int]) -> int:
-    """Delete each entity that is purging, and all below it, unless a drop is pending there; return how many."""
+    """Delete entities that are purging, and all below them, unless a drop is pending there; return how many."""
     deleted, after = 0, BEFORE_ALL
     while gone := backend.purging(after, _ROOTS):
-        after = gone[-1]  # another gc may delete the rest of a root: this one tries each root once
+        after = gone[-1]  # another gc may delete the rest of a root, so this one tries each root once
         deleted += delete_trees(backend, [one.id for one in gone if one.id not in pending])
     return deleted
 
@@ -184,24 +184,24 @@ def _delete_of_columns(backend: Backend, lost: Iterable[tuple[int, int, int]]) -
 
 
 def _columns(doc: str | None) -> Collection[int] | None:
-    """Return the columns of an entity, also those that are being dropped in steps; None: it cannot be read."""
+    """Return an entity's columns, including those that are being dropped in steps; None: they cannot be read."""
     with suppress(UnreadableRow):
         return column_paths(doc, None, dropping=True).keys()
     return None
 
 
 def _kept_columns(backend: Backend, lost: Mapping[int, set[int]]) -> dict[int, set[int]]:
-    """Return the columns that each entity has had since the past begins, or a pin: a revert may bring them back.
+    """Return the columns that each entity has had since the kept past, or at a pin: a revert may bring them back.
 
-    It leaves out entities of which this cannot be known, and those that had all ``lost`` columns then.
+    Leave out entities for which this cannot be known, and those that had all ``lost`` columns at that time.
     """
     kept, ids = {}, list(lost)
-    with suppress(NotKept):  # another gc has just raised where the past begins: the next gc does it
+    with suppress(NotKept):  # another gc has just moved the start of the past: the next gc does it
         now, pins = backend.watermark().position, backend.readers.pins()  # a revert in several commits has a pin
         since = min([backend.past.since(), *[pin.seq for pin in pins]])
         for entity_id, then in zip(ids, backend.past.by_id(since, ids), strict=True):
             if then and lost[entity_id] <= set(_columns(then.record.doc) or ()):
-                continue  # most gcs find it so, and need not read all versions
+                continue  # usual: then gc need not read all versions
             seen = [_columns(doc) for doc in _docs(backend, now, entity_id, then.record.version if then else 1)]
             if None not in seen:
                 kept[entity_id] = {column for one in seen for column in one or ()}

@@ -136,7 +136,7 @@ class Snapshot:
     feed_lag_seconds: dict[str, float]
     """By reader of the feed: the seconds since the moment up to which it has read all changes."""
     gc_backlog_seconds: float | None = None
-    """How long deletable rows have waited: since the process's last complete gc began. None: it began none."""
+    """How long deletable rows have waited: since the process's last complete gc began. None: it has begun no gc."""
     gc_deleted: dict[str, int] = field(default_factory=dict)
     """How many entities, versions and operations the complete runs of gc in this process have deleted."""
     pool: PoolUse | None = None
@@ -229,11 +229,11 @@ class Metrics:
         self._pending: tuple[int, float] | None = None
         self._ambiguous: dict[str, int] = {}
         self._overtaken = 0
-        self._overtaken_before = 0  # the part of ``_overtaken`` that is in the mean already
+        self._overtaken_before = 0  # the part of ``_overtaken`` that the mean already contains
         self._others = 0.0
         self._reads: dict[str, _Buckets] = {}
         self._feed_read: dict[str, float] = {}
-        self._gc_done: float | None = None  # the time when the last complete gc, or else the first gc, began
+        self._gc_done: float | None = None  # when the last complete gc began, or else the first gc
         self._gc_deleted: Counter[str] = Counter()
 
     def begun(self) -> None:
@@ -248,7 +248,7 @@ class Metrics:
                 self._in_flight -= 1
 
     def operation(self, verb: str, attempts: int, seconds: float, decided: Decided) -> None:
-        """Note how an operation ended, after how many ``attempts`` and ``seconds``."""
+        """Note the end of an operation, its number of ``attempts`` and its ``seconds``."""
         with self._lock:
             seen = self._verbs.get(verb) or self._verb(verb)
             seen.decided[decided] = seen.decided.get(decided, 0) + 1

@@ -73,7 +73,7 @@ class Stats:
     pending: int
     """The number of intents on all entities that are announced, but not decided."""
     oldest_pending_seconds: float | None
-    """How long the oldest intent has waited (seconds); None: there is none."""
+    """How long the oldest intent has waited (seconds); None: no intent is pending."""
     marks: tuple[MarkInfo, ...]
     """The 20 marks that expire first."""
     hot: tuple[HotEntity, ...]
@@ -85,14 +85,14 @@ class Stats:
     undecided_positions: int | None
     """The number of committed changes that are not delivered yet; None: not known."""
     oldest_transaction_seconds: float | None
-    """How long the oldest transaction that may write has run, anywhere in PostgreSQL's cluster (seconds): a gap in the
-    feed may stay open for as long. None: there is none, it is not known, or the database is not PostgreSQL.
+    """How long the oldest transaction that may write has run, anywhere in the PostgreSQL cluster (seconds). A gap in
+    the feed may stay open until it ends. None: no such transaction, unknown, or not PostgreSQL.
     """
     multixact_members: int | None
     """About how many MultiXact members PostgreSQL keeps, of at most 2**32. None: not known, or not PostgreSQL."""
     multixact_age: int | None
-    """The number of MultiXacts that the cluster has created since the oldest one that may be in use, of at most 2**31.
-    None: not PostgreSQL.
+    """The number of MultiXacts made in the cluster since the oldest one in use; it must stay below 2**31. None: not
+    PostgreSQL.
     """
     format: int
     """The format of the tables."""

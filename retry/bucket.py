@@ -1,4 +1,4 @@
-"""A token bucket: it limits the retries of a process, at once and per second after that.
+"""A token bucket, which limits a process's retries: at once, and per second after that.
 
 When a database becomes unavailable, the attempts of all clients fail at the same moment. Backoff spreads the retries,
 but does not reduce their number. A bucket for the whole process limits that number, whatever the number of threads.

@@ -1,4 +1,4 @@
-"""The meaning of an error code for a write that was sent: was it applied, and is a retry worthwhile?
+"""The meaning of an error code for a write that was sent: whether it was applied, and whether a retry can succeed.
 
 Only codes are used, never message texts, which are translated. Sources: PostgreSQL manual, appendix A (SQLSTATE);
 SQLite, "Result and Error Codes".
@@ -42,7 +42,7 @@ _STATES = {
     "2201W": Consequence.CHECK,  # invalid_row_count_in_limit_clause, likewise
     "2201B": Consequence.CHECK,  # invalid_regular_expression, likewise
     "2202E": Consequence.CHECK,  # array_subscript_error, likewise
-    "53M01": Consequence.CHECK,  # from a trigger: processes with a cache do not know of the change
+    "53M01": Consequence.CHECK,  # from a trigger: the cache's members do not know of the change
     "23505": Consequence.UNIQUE,  # unique_violation
     "42P01": Consequence.SCHEMA,  # undefined_table
     "42703": Consequence.SCHEMA,  # undefined_column

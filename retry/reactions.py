@@ -26,7 +26,7 @@ class Reaction(Enum):
     MARK = "mark"
     """Mark the scope, so that others step aside."""
     STEP_ASIDE = "step aside"
-    """If another operation has a mark, remove the own one and back off; if it is the others' turn, wait for its end."""
+    """For another's mark, remove the own mark and back off; for the others' turn, wait until it ends."""
     LOOK = "look"
     """Read the operation's row, which shows its outcome."""
     HELP = "help"
@@ -51,9 +51,9 @@ class Reactions:
     transaction: Reaction
     helper: Reaction
     own_mark: bool = False
-    """Whether a commit that requires its own mark also loses like this if the mark is gone: check that first."""
+    """Whether a commit that requires its own mark also loses for this cause if the mark is gone: check that first."""
     nobody_won: bool = False
-    """Whether no other operation has won: then the retry takes a token, to protect a database in trouble."""
+    """Whether no other operation has won. Then the retry takes a token, which protects a database in trouble."""
 
 
 _R = Reaction

@@ -1,4 +1,4 @@
-"""Run an attempt again until it commits, on tenacity.
+"""Run an attempt again until it commits, by means of the library tenacity.
 
 An attempt raises :class:`Conflict` if another attempt may succeed; any other error is the caller's, and passes through.
 The first attempt runs without tenacity, because most calls need only one. tenacity is imported with this module (6 ms),
@@ -181,7 +181,7 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
             if progress.left() > _CLOSE or (isinstance(error, PoolExhausted) and waited > before):
                 raise
             assert progress.last is not None
-            raise progress.last from None  # the call's own time is over: the error says what it was spent on
+            raise progress.last from None  # the call's own time is over; the error names the last conflict
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Conflict),

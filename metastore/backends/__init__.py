@@ -1,1 +1,1 @@
-"""The backends: PostgreSQL, SQLite and memory keep the promises of one port."""
+"""The backends: PostgreSQL, SQLite and memory implement one port."""

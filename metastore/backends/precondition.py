@@ -1,4 +1,4 @@
-"""The exception that ends a commit inside a backend that checks one precondition after the other."""
+"""The exception that ends a commit in a backend that checks the preconditions one after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metastore.port.writes import Update
 
 
 class PreconditionFailed(Exception):
-    """A precondition does not hold: the backend rolls everything back and answers with ``conflict``."""
+    """A precondition does not hold: the backend rolls back everything and answers with ``conflict``."""
 
     def __init__(self, cause: Cause, row_id: int | None = None, found: int | None = None) -> None:
         super().__init__(cause)
@@ -18,7 +18,7 @@ class PreconditionFailed(Exception):
 
 
 def of_found(write: Update, found: Record | None) -> Update:
-    """Return an update by name as an update of the entity that was found there. Raises PreconditionFailed."""
+    """Return an update by name as an update of the found entity. Raises PreconditionFailed."""
     if found is None or found.chain[-1].kind != write.event.kind:
         raise PreconditionFailed("self")
     node = found.chain[-1]

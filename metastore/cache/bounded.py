@@ -30,7 +30,7 @@ _ROOMY: Final = 0.75
 """Below this share of the bytes, the number of answers may grow."""
 _GROWS: Final = 1.25
 _MOST_USES: Final = 8
-"""How many uses of an answer a new policy takes over, at most."""
+"""How many uses of an answer a new policy may take over."""
 
 
 class Bounded:
@@ -102,7 +102,7 @@ class Bounded:
         self._may = max(1, may)
         self._policy = TlfuCore(self._may)
         uses = {number: self.all[key].uses for number, key in self._keys.items()}
-        # a new policy knows no uses: it must get them before the answers, because they decide which answers stay
+        # a new policy knows no uses: tell it the uses before the answers, because they decide which answers stay
         self._policy.access([number for number, count in uses.items() for _ in range(min(count, _MOST_USES))])
         gone = self._evicted(self._policy.set([(number, 0) for number in uses]))  # 0: it never expires
         # a use of an existing answer moves it to the protected part

@@ -36,7 +36,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Names = tuple[str, ...]
 _LAST = -100
-"""The priority of leaving when a worker ends: after the finalizers that may still read."""
+"""The priority of leaving when a worker ends: lower than that of finalizers that may still read."""
 _JOINS = 2.0
 """How long opening a store waits for the cache to serve (seconds). After that, reads ask the database."""
 
@@ -142,7 +142,7 @@ class Leased:
         lease, number = self._member.lease, self._announced.number
         entries = [lease.entries.get(key) for key, _ in wanted]
         if None not in entries and lease.holds():
-            with self._lock:  # no change was announced since, so all entries were true at one instant
+            with self._lock:  # no change was announced meanwhile, so all entries were true at one instant
                 one_instant = number == self._announced.number and lease is self._member.lease
             if one_instant:
                 for entry in entries:
@@ -166,7 +166,7 @@ class Leased:
             return entry.found  # type: ignore[return-value]
         asked = self._asked(1)
         listed = ask()
-        if asked is not None and listed.found:  # otherwise the answer is true only until an entity appears at its path
+        if asked is not None and listed.found:  # otherwise the page is true only until an entity appears at its path
             self._keep(asked, key, listing_of(listed))
         return listed
 
@@ -191,7 +191,7 @@ class Leased:
         """Make this process a member of its own: it was forked, or an interrupt kept its thread from starting."""
         with self._lock:
             if not self._member.is_of_this_process:
-                # made before the thread starts: otherwise two running members would evict from one cache
+                # made before the thread starts; otherwise two running members would evict from one cache
                 self._member = self._new_member()
             with suppress(RuntimeError):  # the system cannot start a thread now: the next read tries again
                 self._member.begin()
@@ -202,9 +202,9 @@ class Leased:
                 self._entries.put(key, entry)
             else:
                 self._waits.add()
-                self._member.look_soon()  # the announcement ends soon: then the next answer can be kept
+                self._member.look_soon()  # this announcement will end soon, and the next answer can be kept
 
-    # --- what the member's thread calls
+    # --- the methods that the member's thread calls
 
     def _see(self, lease: CacheLease, announced: Sequence[Announcement], fresh: bool) -> Shown:
         """Evict the entries that newly announced changes cover."""

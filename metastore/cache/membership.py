@@ -34,7 +34,7 @@ _POLLS: Final = 0.05
 _OLDEST_POLLS: Final = 0.005
 """How soon a joining member asks again, at first, whether older transactions are over (seconds)."""
 _SOON: Final = 0.01
-"""Within this time after a look, another one is not worth the cost (seconds)."""
+"""After a look, another look within this time is not worth the cost (seconds)."""
 _LATELY: Final = 1.0
 _BLIND_POLLS: Final = 0.2
 """How often a member that cannot listen looks, if no change was announced recently (seconds)."""
@@ -116,7 +116,7 @@ class Member:
     def join_again(self) -> None:
         """End the lease, and make the thread join again: answers that were read until now become invalid."""
         if not self.is_of_this_process:
-            return  # it ended with the fork, and the parent's thread may have held the lock
+            return  # the lease ended with the fork, and the parent's thread may have held the lock
         with self._moving:
             self._again.set()
             self.lease.end()
@@ -137,7 +137,7 @@ class Member:
             self._wake.wake()
         if self._thread is not None:
             self._thread.join(_LEAVES)
-        self.lease.end()  # once more: the thread may have begun a new lease meanwhile
+        self.lease.end()  # again, because the thread may have begun a new lease meanwhile
 
     # --- the thread
 
@@ -202,8 +202,8 @@ class Member:
             self.membership = rows.join(
                 self._wake, self.membership, round(self._ttl * 1e6), socket.gethostname(), os.getpid()
             )
-            # a second transaction, after the registration is committed: a sequence does not wait for a commit, so a
-            # writer could see the new generation but not the member, and would announce nothing
+            # a second transaction, after the registration is committed. A sequence does not wait for a commit:
+            # otherwise a writer could see the new generation but not the member, and would announce nothing
             mine = rows.begin(self._wake)
         since = self._outwait(lease, mine, since)
         if self._closed.is_set():
@@ -307,8 +307,8 @@ class Member:
     def _apply(self, lease: CacheLease, announced: Sequence[Announcement]) -> bool:
         """Evict the entries of new announcements; return whether there is something to acknowledge.
 
-        Announcements that an earlier look on this connection showed are acknowledged already, so no writer waits for
-        this look.
+        Announcements that an earlier look on this connection showed are acknowledged already. So no writer waits for
+        this look because of them.
         """
         fresh, self._fresh = self._fresh, False
         shown = self._see(lease, announced, fresh)

@@ -229,7 +229,7 @@ class Validated:
                 if positions.apply(answer, start.position):
                     era.positions = positions
                 else:
-                    era.start = None  # the feed has moved on too far: begin at a later position
+                    era.start = None  # the feed is too far ahead: begin at a later position
         return 0
 
 

@@ -1,1 +1,1 @@
-"""Requests that wait at the same time are sent together: ``lane.py`` has the queue, ``combiner.py`` the choice."""
+"""Send requests together that wait at the same time: ``lane.py`` has the queue, ``combiner.py`` chooses requests."""

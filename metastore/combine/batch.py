@@ -1,8 +1,9 @@
-"""One batch of writes: decide its requests, commit them in one message, and give each its answer.
+"""One batch of writes: decide its requests, commit them in one message, and give each request its answer.
 
-A batch takes two messages. The first finds the entities that paths name. Then each request's own function decides on
-the found record, as it does alone. The second message commits all of it: creates, then alters, then renames and drops.
-Each entity has its own guards and compare-and-swap; each operation has its own version, history and operation id.
+A batch takes two messages. The first one finds the entities at the paths. Then each request's own function decides on
+the found record, as it would alone. The second message commits everything: creates, then alters, then renames and
+drops. Each entity has its own guards and compare-and-swap; each operation has its own version, history and operation
+id.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from metastore.port.records import Record
 from metastore.port.writes import Insert, Result
 
 _STAYS: Final = 1.0
-"""How long batches look for intents on an entity after they have found some there (seconds)."""
+"""How long batches read the intents on an entity after they found intents there (seconds)."""
 
 
 class _Drawn:
-    """The decisions of one batch, sorted by what they write."""
+    """The decisions of one batch, sorted by the kind of write."""
 
     def __init__(self) -> None:
         self.groups: dict[int, Group] = {}
@@ -40,13 +41,13 @@ class _Drawn:
         self.nowhere: list[Decided] = []
         """Requests whose path leads to no entity."""
         self.later: list[Waiter] = []
-        """Creates for the next batch: another request of this batch takes their name."""
+        """Creates for the next batch, because another request of this batch takes their name."""
         self._taken = set[tuple[int, str]]()
         """The names that creates and renames take: the id of the parent, and the key."""
         self._left = MOST_BYTES
 
     def begin(self, seen: Record, *, fresh: bool) -> Group:
-        """Let a group begin with its entity's newest record; among equal versions, with the one from this batch."""
+        """Let a group begin with its entity's newest record; of equal versions, take the one read in this batch."""
         entity_id = seen.chain[-1].id
         group = self.groups.get(entity_id)
         if group is None or (seen.version, fresh) > (group.first.version, group.fresh):
@@ -81,7 +82,7 @@ class _Drawn:
             self._taken.add((write.parent_id, write.key))
 
     def sent(self, run: str | None) -> tuple[Batch, list[Decided]]:
-        """Return the batch to commit in a run of the server, and the requests with its members."""
+        """Return the batch to commit in one run of the server, and the requests of its members."""
         creates, groups = list(self.creates.values()), list(self.groups.values())
         altered = [group for group in groups if group.together is not None]
         ended = [group.last for group in groups if group.last is not None]
@@ -94,7 +95,7 @@ class _Drawn:
         return batch, [*creates, *[member for group in altered for member in group.members], *ended]
 
     def behind(self, answers: _Answers) -> Iterator[Waiter]:
-        """Yield the requests that go into the next batch."""
+        """Yield the requests for the next batch."""
         yield from self.later
         for (parent_id, *_), one, result in zip(self.creates, self.creates.values(), answers.made, strict=False):
             if result is None:
@@ -105,7 +106,7 @@ class _Drawn:
             yield from group.behind(*answers.of(entity_id))
 
     def left(self, answers: _Answers) -> Iterator[Record]:
-        """Yield the altered entities that the answers show."""
+        """Yield the altered entities as the answers show them."""
         for entity_id, group in self.groups.items():
             record = group.left(*answers.of(entity_id))
             if record is not None:
@@ -123,7 +124,7 @@ class _Drawn:
 
 
 class _Answers:
-    """The results of a batch, by entity. ``written`` is None if the batch was not applied: it has no results."""
+    """The results of a batch, by entity. ``written`` is None if the batch was not applied."""
 
     def __init__(self, batch: Batch, written: Written | None) -> None:
         found = Written([], [], []) if written is None else written
@@ -147,7 +148,7 @@ def _made(proposal: Any) -> Insert:
 
 
 class BatchSender:
-    """The sender of batches of writes. ``back``: puts requests back into the queue, for the next batch."""
+    """The sender of batches of writes. ``back`` puts requests back into the queue for the next batch."""
 
     def __init__(self, session: Session, back: Callable[[Sequence[Waiter]], None]) -> None:
         self._session = session
@@ -155,7 +156,7 @@ class BatchSender:
         self._back = back
         self._last = LastBatch()
         self._announced: ForgetfulMap[float] = ForgetfulMap()
-        """Until when batches look for intents on an entity and carry them, because they found some there lately."""
+        """For each entity on which intents were found, the time until which batches read and carry its intents."""
 
     def send(self, handles: Sequence[Waiter]) -> Tell:
         """Decide and commit; return the function that gives each request its answer."""
@@ -191,7 +192,7 @@ class BatchSender:
         return drawn, batch, members, commit(members, batch, batches(self._session)) if members else None
 
     def _drawn(self, handles: Sequence[Waiter], run: str | None) -> _Drawn:
-        """Decide each request: alters before renames and drops, which end an entity's name or life."""
+        """Decide each request: alters first, because a rename or drop ends an entity's name or life."""
         self._last.guess([handle.request for handle in handles], run)
         found = list(zip(handles, bases(self._session, handles), strict=True))
         drawn = _Drawn()

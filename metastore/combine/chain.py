@@ -1,23 +1,22 @@
-"""A chain: the callers of one process that write one entity run one after the other, and commit once.
+"""A chain: callers of one process that write one entity run one after the other, and commit together.
 
-Functions that run in transactions (``store.run``) and plain alters take part. One of them *leads*. A function that
-leads runs on the database's state. At its end its caller takes the waiting callers along: it gives each function its
-turn, in the function's own thread, on the uncommitted state of the one before. Then it decides the alters, and sends
-all steps as one :class:`~metastore.port.batches.AlterTogether`. An alter that leads does the same, without a function
-of its own. Each step keeps its operation id, its principal, its version and its row of history.
+Functions that run in transactions (``store.run``) and plain alters take part. One caller *leads*. A leading function
+runs on the database's state. When it has ended, its caller serves the waiting callers: it gives each function its turn,
+in the function's own thread, on the uncommitted state that the previous one left. Then it decides the alters, and sends
+all steps as one :class:`~metastore.port.batches.AlterTogether`. A leading alter does the same, without a function of
+its own. Each step keeps its operation id, its principal, its version and its row of history.
 
-* No caller gets an answer before that commit: no result, no value of a function that writes nothing, and no error. If
-  the commit is lost, the functions run again, and the alters go with the next chain.
-* A function is a *simple link* if it reads and alters this one entity, and nothing else. Any other function *cuts* the
-  chain, and so does one that takes longer than ``SLOW``. The steps before it are committed. Then it runs as it would
-  alone.
-* If no other caller waits when a function ends, its caller commits as it would alone.
-* While another process competes, the leader takes a ticket first (:mod:`metastore.operation.tickets`). Otherwise it
-  begins with the state that the last chain left, without a read. The commit checks the version either way.
+* No caller gets an answer before that commit: no result, no value of a function without writes, and no error. If the
+  commit is lost, the functions run again, and the alters go with the next chain.
+* A function is a *simple link* if it only reads and alters this entity. Any other function *cuts* the chain, and so
+  does one that takes longer than ``SLOW``: the steps before it are committed, and then it runs alone.
+* If no other caller waits when a leading function ends, its caller commits alone.
+* While another process competes, the leader first takes a ticket (:mod:`metastore.operation.tickets`). Otherwise it
+  begins with the state that the last chain left, without a read. In both cases the commit checks the version.
 
-Each decision between two threads is one atomic step: who leads is the lane's (:mod:`~.lane`), and how a turn ended is
-:meth:`Link.end`. So an interrupt between any two lines costs a chain, but no answer: a function that does not come back
-cuts the chain, and a function whose leader does not come back looks up its outcome by its operation id.
+Each decision between two threads is one atomic step: the lane (:mod:`~.lane`) decides who leads, and :meth:`Link.end`
+how a turn ended. So an interrupt between any two lines may cost a chain, but no answer. A function that does not come
+back cuts the chain. A function whose leader does not come back looks up its outcome by its operation id.
 """
 
 from __future__ import annotations
@@ -46,51 +45,51 @@ from metastore.port.commit import Commit, Conflicted, Unknown
 from metastore.port.records import Pending, Record
 
 _PATIENCE: Final = 5.0
-"""After how long another caller leads beside one that waits in line or for its commit (seconds)."""
+"""After this time another caller leads beside one that waits in line or for its commit (seconds)."""
 _COMPETES, _STAYS = 1.0, 0.1
-"""For how long another process counts as a competitor; for how long a chain begins with the state that the last one
-left, and alters wait for the chain (seconds).
+"""How long another process counts as a competitor; how long a chain may begin with the last one's state, and alters
+wait for the chain (seconds).
 """
 
 
 class Seat:
-    """The place of one run in a chain: it leads, or it has its turn on an uncommitted state."""
+    """The place of one run in a chain: the run leads, or it has its turn on an uncommitted state."""
 
     def __init__(self, link: Link, term: Term | None, handle: Handle[Link, Any] | None, runner: Alive) -> None:
         self.link, self.handle, self.runner = link, handle, runner
         self.term = term
-        """None: it follows."""
+        """None: the run follows."""
         self.base = link.base
-        """The state that its function sees; None: the state that it reads, or with which its ticket's turn began."""
+        """The state that its function sees; None: the function reads, or sees the state from its ticket's turn."""
 
 
 class Chain:
-    """The chain of one entity; see the module."""
+    """The chain of one entity; see the module's docstring."""
 
     def __init__(self, session: Session, entity_id: int) -> None:
         self._session, self._clock, self._id = session, session.clock, entity_id
         self.lane = ChainLane(session.clock)
         self._inside: list[Alive] = []
-        """The callers that lead or have their turn: calls that their functions make go alone.
+        """The callers that lead or have their turn. Calls that their functions make go alone.
 
-        It needs no lock: each thread adds and removes only itself, and each of these steps is atomic.
+        It needs no lock: each thread adds and removes only itself, in atomic steps.
         """
         self._kept: tuple[Record, str | None] | None = None
         self._until = self._competes = 0.0
         self.unfit: ForgetfulMap[float] = ForgetfulMap()
-        """The functions that have cut a chain, and the time until which each goes alone."""
+        """The functions that have cut a chain, and the time until which each runs alone."""
 
     @property
     def is_open(self) -> bool:
-        """Whether an alter waits for the chain."""
+        """Whether alters wait for the chain."""
         if self._clock.runner() in self._inside:
             return False
         return (self.lane.is_led and not self.lane.is_stuck) or self._until > self._clock.monotonic()
 
     def enter(self, ends: float, me: Alive) -> Seat | None:
-        """Wait until a function leads, or has its turn. None: it goes alone. Raises DeadlineExceeded.
+        """Wait until a function leads or has its turn; None: it runs alone. Raises DeadlineExceeded.
 
-        ``me``: the thread, or the task, of the function.
+        ``me``: the thread or task of the function.
         """
         if me in self._inside:
             return None
@@ -113,7 +112,7 @@ class Chain:
             raise
 
     def leave(self, seat: Seat) -> None:
-        """End the part of a run, with any outcome."""
+        """End one run's part in the chain, whatever its outcome."""
         if seat.runner in self._inside:
             self._inside.remove(seat.runner)
         seat.link.end("gone")
@@ -121,11 +120,11 @@ class Chain:
             self.lane.leave(seat.term)
 
     def wait_in_line(self) -> None:
-        """Note that a leading run waits in line: its function's time limit does not run meanwhile."""
+        """Note that a leading run waits in line; that time does not count as its function's time."""
         self.lane.move(_PATIENCE)
 
     def kept(self) -> Record | None:
-        """Return the record that the last chain left, if no other process competes: a guess; the commit checks it."""
+        """Return the record that the last chain left, if no other process competes: a guess that the commit checks."""
         now, kept = self._clock.monotonic(), self._kept
         if kept is None or self._competes > now or self._until < now:
             return None
@@ -134,7 +133,7 @@ class Chain:
     def let_go_alone(self, seat: Seat) -> Record | None:
         """Let a leader commit alone.
 
-        Forget the record that the last chain left, and return it: the leader writes after it.
+        Forget and return the record that the last chain left, because the leader commits after it.
         """
         if seat.term is not None:
             self.lane.begin_commit(seat.term)
@@ -142,14 +141,14 @@ class Chain:
         return kept
 
     def keep(self, record: Record, run: str | None) -> None:
-        """Note the record that a leader left when it committed alone, on what it had read in this run of the server."""
+        """Note the record that a leader left when it committed alone; ``run``: the server's run in which it read."""
         self._kept = record, run
 
     def answer(self, seat: Seat) -> Answer:
         """Wait until it is known whether the state on which a function ran was committed."""
 
         def unanswered(_: object) -> Answer:
-            # its leader was interrupted, or its time is over: a message with its step may be in flight
+            # its leader was interrupted, or its time is over; a message with its step may be in flight
             return self._lost() if seat.link.step is None else Unknown("its chain has no answer")
 
         assert seat.handle is not None
@@ -158,14 +157,14 @@ class Chain:
         return answer
 
     def lead(self, seat: Seat, step: Commit, base: Record, seen: Pending | None, ticket: OwnTicket | None) -> Answer:
-        """Commit a leader's step with the waiting callers. ALONE: no other caller waits, and it goes alone.
+        """Commit a leader's step with the waiting callers. ALONE: no other caller waits, so it must commit alone.
 
-        ``seen``: the state with which its ticket's turn began.
+        ``seen``: the state read when its ticket's turn began.
         """
         term, lane = seat.term, self.lane
         assert term is not None
         is_plain = seen is None or _is_plain(seen)
-        if not lane.begin_commit(term) or not is_plain:  # a commit alone takes longer than a function, too
+        if not lane.begin_commit(term) or not is_plain:  # a lone commit may take longer than a function
             return ALONE
         mine: Rider = Handle(seat.link, 0.0, -1, self._clock.waker())
         with Taken(term) as batch:
@@ -184,30 +183,30 @@ class Chain:
         return answer
 
     def together(self, handles: Sequence[Rider]) -> Tell:
-        """Send a chain that an alter leads, for the lane."""
+        """Send a chain that an alter leads; the lane calls this."""
         leader = next(one for one in handles if one.leads)
         run = self._session.backend.origin.run  # before every read
         term, base, ticket, seen = leader.stay.term, self.kept(), None, None
         self.lane.move(_PATIENCE)
         me = self._clock.runner()
         try:
-            self._inside.append(me)  # hooks are called on the way
+            self._inside.append(me)  # hooks run meanwhile
             if base is None:
                 ticket = OwnTicket(self._session)
                 ticket.take([self._id], leader.ends)
                 self.lane.move(_PATIENCE)
                 seen = ticket.seen.get(self._id) or self._session.backend.pending(self._id, None, BATCH)
                 if not _is_plain(seen):
-                    return _tells_nothing  # each goes alone
+                    return _tells_nothing  # each caller goes alone
                 assert seen.known is not None
                 base = seen.known.record
-            group = Group(base, fresh=False)  # some members came after it was read
+            group = Group(base, fresh=False)  # some members came after this read
             group.helps = seen is not None
-            # callers that came meanwhile take part
+            # let callers that came meanwhile take part
             others = [] if term.batch is None else self.lane.more(term, term.batch)
             return self._travel(group, [leader, *others], seen, ticket, run, [])
         finally:
-            if me in self._inside:  # an interrupt may have come before
+            if me in self._inside:  # an interrupt may have come before the append
                 self._inside.remove(me)
             if ticket is not None:
                 with cleaning(self._clock.monotonic() + GRACE):
@@ -222,9 +221,9 @@ class Chain:
         run: str | None,
         led: list[Rider],
     ) -> Tell:
-        """Let all callers take part, commit, and return the function that answers them.
+        """Serve all callers, commit, and return the function that answers them.
 
-        ``led``: the leader's own link, with its step.
+        ``led``: the leader's own link with its step, if a function leads.
         """
         chain, self._kept = object(), None
         for one in handles:
@@ -239,7 +238,7 @@ class Chain:
             applied = altered is not None and altered.time is not None
             self._note(group, altered, run, ticket)
             if altered is not None and not applied:
-                # the callers go with the next chain, which has a ticket, and carries the announced changes
+                # let the callers go with the next chain: it has a ticket, and carries the announced changes
                 lost = altered._replace(pending=altered.pending or altered.queued, queued=False)
                 later += list(group.behind(lost, None))
             self.lane.back(sorted(later, key=BY_AGE))
@@ -256,26 +255,25 @@ class Chain:
         return tell
 
     def _decide(self, group: Group, handles: Sequence[Rider]) -> tuple[list[Rider], list[Rider]]:
-        """Let the functions run, then decide the alters.
+        """Give the functions their turns, then decide the alters.
 
         Return the links that had a turn, and the callers that still wait.
         """
         begun, later, left = list[Rider](), list[Rider](), MOST_BYTES
-        # announced changes that it carries do not count: otherwise, with 64 of them, no chain would have a step of its
-        # own, and send any
+        # do not count the announced changes that the chain carries: with 64 of them, no chain would have a step of its
+        # own
         most = STEPS + sum(step.carried is not None for step in group.steps)
         ends, cut = self._clock.monotonic() + SLOW, False
         for one in sorted(handles, key=lambda one: (not isinstance(one.request, Link), one.number)):
             link = one.request if isinstance(one.request, Link) else None
-            # after a function that has cut the chain, no other one begins; alters take no time, and are part of the
-            # same commit
+            # no function begins after one that has cut the chain; alters take no time, and join the same commit
             over = link is not None and (cut or self._clock.monotonic() > ends)
             if over or left <= 0 or len(group.steps) >= most:
                 later.append(one)
             elif link is not None:
                 link.handle = one
                 begun.append(one)
-                if group.steps:  # the commit's time is not known yet, and an older time would be wrong
+                if group.steps:  # the time of the commit is not known yet; an older time would be wrong
                     group.record = group.record._replace(modified_at=self._clock.micros())
                 left -= group.decide(one, group.first, set())
                 cut = link.cuts
@@ -284,7 +282,7 @@ class Chain:
         return begun, later
 
     def _commit(self, group: Group, ticket: OwnTicket | None, run: str | None) -> Altered | None:
-        """Send the steps. None: no message was sent, or it was not applied, or its outcome is unknown."""
+        """Send the steps. None: nothing was sent, nothing was applied, or the outcome is unknown."""
         if group.together is None:
             return None
         number = None if ticket is None else ticket.number
@@ -299,9 +297,9 @@ class Chain:
         return written.alters[0]
 
     def _note(self, group: Group, altered: Altered | None, run: str | None, ticket: OwnTicket | None) -> None:
-        """Note the record that the chain left, and whether others compete."""
+        """Note the record that the chain left, and whether other processes compete."""
         now = self._clock.monotonic()
-        # a caller that is alone for long, or that alters nothing, runs as if there were no chain
+        # a caller that is alone for a while, or only reads, then runs as if there were no chain
         if len(group.members) > 1 and group.together is not None:
             self._until = now + _STAYS
             self._session.hot.note(self._id)
@@ -324,7 +322,7 @@ class Chain:
 
 
 def chain_at(session: Session, entity_id: int) -> Chain:
-    """Return the chain of an entity. A chain that was forgotten costs a lost commit."""
+    """Return the chain of an entity. If a chain was forgotten, a new one costs at most a lost commit."""
     chain: Chain | None = session.chains.get(entity_id)
     if chain is None:
         chain = Chain(session, entity_id)
@@ -343,7 +341,7 @@ def chain_for(session: ManagerSession, request: Request[Any]) -> Chain | None:
 
 
 def _leads_to(request: Any, record: Record) -> bool:
-    """Whether an alter is of this entity, according to its path or its loaded entity."""
+    """Whether an alter changes this entity, by its path or its loaded entity."""
     below = request.below
     if request.path is None or below is None:
         return request.record is not None and request.record.chain[-1].id == record.chain[-1].id
@@ -353,9 +351,9 @@ def _leads_to(request: Any, record: Record) -> bool:
 
 
 def _is_plain(seen: Pending) -> bool:
-    """Whether a chain may begin with this: the entity is live, and no announced change needs a user's rights."""
+    """Whether a chain may begin with this state: the entity is live, and no intent needs a user's rights."""
     return seen.known is not None and seen.known.live and all(intent.fences is None for intent in seen.intents)
 
 
 def _tells_nothing() -> None:
-    """Give no caller an answer: each goes alone."""
+    """Give no caller an answer, so that each goes alone."""

@@ -1,8 +1,8 @@
-"""The combiner of one store: its lanes, and the choice of the requests that take them.
+"""The combiner of one store: its lanes, and the choice of the requests that use them.
 
-One lane is for reads and one for writes, each with one connection at a time. Rare requests take no lane: a call under a
+One lane is for reads and one for writes; each uses one connection at a time. Rare requests use no lane: a call under a
 lease, with the caller's operation id or with a reason, a move, a transaction. :mod:`metastore.operation.once` runs
-them. One that a batch cannot decide goes to the full operation, :mod:`metastore.operation.operation`.
+them. A request that a batch cannot decide goes to the full operation, :mod:`metastore.operation.operation`.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ class Combiner:
 
     @classmethod
     def of(cls, session: Session) -> Combiner | None:
-        """Return the combiner of a store; None if its backend gains nothing from batches."""
+        """Return the combiner of a store; None: batches bring no gain on its backend."""
         return cls(session) if isinstance(session.backend, Batches) else None

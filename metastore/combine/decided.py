@@ -1,4 +1,4 @@
-"""Decide the requests of a batch on the records that it found, and commit them: the steps of every kind of write."""
+"""Decide the requests of a batch on the records that it found, and commit them: the steps common to all writes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Decided:
     version: int = 0
     """The version that an altering proposal makes; 0: the proposal alters nothing."""
     true: bool = False
-    """The decision is valid even if the batch is not applied, because it rests on a read of this batch."""
+    """The decision stays valid if the batch is not applied, because it rests on a read of this batch."""
     follows: UUID | None = None
     """The operation of the same batch on whose result the decision rests."""
 
@@ -70,14 +70,14 @@ class Decided:
 
 
 def _at(value: Any, result: Result | Taken | None) -> Any:
-    """Return a value that rests on alters of the batch: its entity gets the time of their commit."""
+    """Return a value that rests on alters of the batch, with the time of their commit in its entity."""
     if not isinstance(value, Entity) or not isinstance(result, Result):
         return value
     return kind_named(value.kind).entity(value.record._replace(modified_at=result.time))
 
 
 def bases(session: Session, handles: Sequence[Waiter]) -> list[Record | bool]:
-    """Return the record that each request begins with: the loaded one, else the one at its path.
+    """Return the record with which each request begins: the loaded entity, or the entity at the path.
 
     False: no entity is at its path. True: the request names no path.
     """
@@ -103,7 +103,7 @@ def missing(handle: Waiter) -> list[Decided]:
 def commit(members: Sequence[Decided], batch: Batch, backend: Batches) -> Written | None:
     """Commit the proposals of ``members``. None: nothing was applied, or each request is in doubt.
 
-    A request in doubt goes to its full operation, which looks its operation id up.
+    A request in doubt goes to its full operation, which looks up its operation id.
     """
     sent = [member.handle.request for member in members if member.proposal is not None]
     for one in sent:
@@ -111,16 +111,16 @@ def commit(members: Sequence[Decided], batch: Batch, backend: Batches) -> Writte
     outcome: Written | Conflicted | Unknown
     try:
         outcome = backend.write_together(batch, PATIENCE)
-        if outcome == Conflicted("name"):  # the name was free a moment ago
+        if outcome == Conflicted("name"):  # the name was free when the request was decided
             outcome = _without_renames(batch, backend)
         if outcome == Conflicted("busy"):
             outcome = backend.write_together(batch, 0)
-    except MetastoreError as error:  # the database refused the batch, or was not asked: nothing was applied
+    except MetastoreError as error:  # the database refused the batch, or nothing was sent: nothing was applied
         outcome = Conflicted("serialization")
         if isinstance(error, PoolExhausted):
             _settle(sent, None)
             raise
-    # the outcome stays unknown until each request is told, because an interrupt may stop the leader before that
+    # keep the doubt until each request is told, because an interrupt may stop the leader before that
     if isinstance(outcome, Written):
         return outcome
     _settle(sent, outcome if isinstance(outcome, Unknown) else None)

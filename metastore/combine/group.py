@@ -1,4 +1,4 @@
-"""Decide the requests of a batch that name one entity, one after the other, and give them their answers."""
+"""Decide the requests of a batch on one entity, one after the other, and give them their answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SEVERAL = 2
 
 @dataclass(slots=True)
 class Group:
-    """One entity's requests: first its alters in the order of arrival, then one exclusive update (a rename or drop).
+    """One entity's requests: its alters in the order of arrival, then one exclusive update (a rename or drop).
 
     All of them waited when the batch began, so any order is a valid serial order. Other exclusive updates of the entity
     wait for the next batch.
@@ -30,7 +30,7 @@ class Group:
     record: Record
     """The entity after the last decided request."""
     fresh: bool
-    """The record was read in this batch."""
+    """This batch has read the record."""
     first: Record = field(init=False)
     members: list[Decided] = field(default_factory=list)
     steps: list[AlterStep] = field(default_factory=list)
@@ -39,20 +39,20 @@ class Group:
     """The exclusive update."""
     later: list[Waiter] = field(default_factory=list)
     helps: bool = False
-    """Its record was read with the intents on it."""
+    """The record was read together with the intents on the entity."""
     closed: bool = False
-    """The batch sends nothing for this entity: its requests are left to the full operation."""
+    """The batch sends nothing for this entity: the full operation takes its requests."""
 
     def __post_init__(self) -> None:
         self.first = self.record
 
     def carry(self, seen: Pending) -> None:
-        """Begin with the state of one snapshot: resolve the pending intents there before the group's requests."""
+        """Begin with one snapshot: resolve its pending intents before the group's requests."""
         if seen.known is None or seen.known.record.chain != self.first.chain:
-            self.closed = True  # the entity was renamed or dropped meanwhile: each request finds out alone
+            self.closed = True  # the entity was renamed or dropped: each request finds out alone
             return
         if any(intent.fences is not None for intent in seen.intents):
-            self.closed = True  # a user's intent needs its own guards: the full operation helps it
+            self.closed = True  # a user's intent needs its own guards: leave it to the full operation
             return
         self.first = self.record = seen.known.record
         self.helps = True
@@ -71,13 +71,13 @@ class Group:
         self.record = self.record._replace(version=self.record.version + 1, doc=doc, modified_by=principal)
 
     def decide(self, handle: Waiter, seen: Record, taken: set[tuple[int, str]]) -> int:
-        """Apply a request to the record; return how many bytes it writes. A request that raises Left is left out.
+        """Apply a request to the record; return how many bytes it writes. Skip a request that raises Left.
 
-        ``seen``: the record that was found for the request. ``taken``: the names that others in the batch take (the
+        ``seen``: the record that was found for the request. ``taken``: the names that requests of this batch take (the
         parent's id, the key); a rename adds its own.
         """
         if self.closed or (handle.request.path is not None and seen.chain != self.first.chain):
-            return 0  # its path was resolved before another process moved the entity: it resolves the path again, alone
+            return 0  # another process has moved the entity since: resolve its path again, alone
         exclusive = handle.request.request.verb != "alter"
         if exclusive and self.last is not None:
             self.later.append(handle)
@@ -114,7 +114,7 @@ class Group:
         if write.scope_version is None or write.doc is not None or write.empty:
             raise Left
         if self.steps and self.together is None:
-            raise Left  # no request alters the entity, so no step carries the intents in this record
+            raise Left  # without an alter, no step carries the intents in this record
         if write.place is not None:
             name = write.place.parent_id, write.place.key
             if name in taken:
@@ -142,7 +142,7 @@ class Group:
         losers = [member.handle for member in self.members if not member.true]
         if altered is None or altered.time is not None:
             losers = []
-        elif altered.queued:  # a transaction is in line: the full operation announces them
+        elif altered.queued:  # a transaction is in line: the full operation announces these
             for handle in losers:
                 handle.request.queued(self.first)
             losers = []
@@ -154,7 +154,7 @@ class Group:
                 yield handle
 
     def _lost(self, handle: Waiter, altered: Altered | None) -> None:
-        """Note the cause of a request's loss."""
+        """Note why a request lost."""
         newest = self._newest(altered)
         if newest is not None:
             handle.request.overtaken(self.first.version, newest)
@@ -164,7 +164,7 @@ class Group:
             handle.request.outdated(self.first)
 
     def left(self, altered: Altered | None, last: Result | Taken | None) -> Record | None:
-        """Return the entity as the batch left it, or as the answer shows it; None: unknown, or not worth keeping.
+        """Return the entity as the batch left it or the answer shows it; None: unknown, or not worth keeping.
 
         It is worth keeping if several requests met here, because more will come soon. ``altered``, ``last``: see
         :meth:`behind`.
@@ -176,7 +176,7 @@ class Group:
         return self._newest(altered)
 
     def _newest(self, altered: Altered | None) -> Record | None:
-        """Return the entity as the answer shows it, if only its version had changed."""
+        """Return the entity as the answer shows it, if only its version has changed."""
         if altered is None or altered.version is None or altered.doc is None or altered.queued or altered.pending:
             return None
         return self.first._replace(

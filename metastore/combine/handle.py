@@ -1,9 +1,9 @@
 """One request that waits in a lane: its stays in the queue and in batches, and its answer.
 
-A stay begins when the request is put into the queue. It ends in one of three ways: the request has its answer, its
-batch puts it back for another stay, or it goes alone. Two threads decide about a stay, the request's and a leader's. An
-interrupt may hit either between any two lines. So each decision is one atomic step, which leaves everything that the
-other thread needs to continue.
+A stay begins when the request is put into the queue. It ends in one of three ways: the request gets its answer, its
+batch puts it back for another stay, or it goes alone. Two threads decide about a stay: the request's and a leader's. An
+interrupt may hit either thread between any two lines. So each decision is one atomic step, after which the other thread
+has everything it needs to continue.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALONE: Final[Any] = object()
 
 
 class Term:
-    """The time in which one thread leads. Exactly one thread ends it: the leader, or the one that takes over."""
+    """The time in which one thread leads. One thread ends it: the leader, or a thread that takes over."""
 
     __slots__ = ("_open", "batch")
 
@@ -38,7 +38,7 @@ class Term:
         """The batch that its leader sends."""
 
     def end(self) -> bool:
-        """End the term; False: another thread did. (Popping a list is atomic.)"""
+        """End the term; False: another thread has ended it. (Popping from a list is atomic.)"""
         try:
             self._open.pop()
         except IndexError:
@@ -47,11 +47,11 @@ class Term:
 
 
 _Fate = Literal["left", "leads"] | Term
-"""The fate of a waiting request: it gave up, it leads the next batch, or the leader of a term took it along."""
+"""The fate of a waiting request: it gave up, it leads the next batch, or the leader of a term took it."""
 
 
 class _Stay:
-    """One stay of a request in the queue, and in the batch that takes it along. (``setdefault`` is atomic.)"""
+    """One stay of a request in the queue, and in the batch that takes it. (``setdefault`` is atomic.)"""
 
     __slots__ = ("_after", "_fate", "term")
 
@@ -62,8 +62,8 @@ class _Stay:
         """The term in which the request leads, if it was elected."""
 
     def decide(self, fate: _Fate) -> bool:
-        """Take the request out of the queue; False: another thread was faster, perhaps with the same fate."""
-        mine = (fate,)  # if two threads elect it, only one may succeed
+        """Take the request out of the queue; False: another thread was faster, perhaps with the same decision."""
+        mine = (fate,)  # a new tuple: if two threads elect the request, only one succeeds
         return self._fate.setdefault(None, mine) is mine
 
     @property
@@ -82,17 +82,17 @@ class _Stay:
         return self._fate.get(None) == ("left",)
 
     def is_in(self, term: Term) -> bool:
-        """Whether the leader of this term took it along."""
+        """Whether the leader of this term took the request."""
         return self._fate.get(None, (None,))[0] is term
 
     @property
     def is_forsaken(self) -> bool:
-        """Whether an interrupt kept the leader that took it along from ending its batch."""
+        """Whether an interrupt kept the leader that took the request from ending its batch."""
         fate = self._fate.get(None, (None,))[0]
         return isinstance(fate, Term) and fate.batch is not None and not fate.batch.runs
 
     def end(self) -> None:
-        """End the stay without an answer: the request goes alone, unless its batch has put it back."""
+        """End the stay without an answer; the request goes alone, unless its batch has put it back."""
         self._after.setdefault(None, _ALONE)
 
     @property
@@ -101,25 +101,25 @@ class _Stay:
         return self._after.get(None) is _ALONE
 
     def following(self) -> _Stay | None:
-        """Let the request wait in the queue once more; None: it goes alone, because its time was over."""
+        """Let the request wait in the queue once more; None: it goes alone, because its time is over."""
         after = self._after.setdefault(None, _Stay())
         return None if after is _ALONE else after
 
     def newest(self) -> _Stay:
-        """Return the stay that follows this one, if its batch has put the request back; else this one."""
+        """Return the newest stay: the next one, if the batch has put the request back; otherwise this one."""
         after = self._after.get(None, _ALONE)
         return self if after is _ALONE else after
 
 
 class Handle(Generic[Q, A]):
-    """One request that waits, and its answer."""
+    """One waiting request, and its answer."""
 
     __slots__ = ("_error", "_value", "_waker", "ends", "number", "request", "stay")
 
     def __init__(self, request: Q, ends: float, number: int, waker: Waker) -> None:
         self.request = request
         self.ends = ends
-        """The instant at which it gives up, by the clock's ``monotonic``."""
+        """The instant at which the request gives up, by the clock's ``monotonic``."""
         self.number = number
         self._waker = waker
         self.stay = _Stay()
@@ -142,9 +142,8 @@ class Handle(Generic[Q, A]):
         self._waker.wake()
 
     def fail(self, error: BaseException) -> None:
-        """Let the request raise ``error``, which no other request gets."""
-        # without traceback: the leader's frames refer to the whole batch, and would keep it until the garbage collector
-        # runs
+        """Let the request raise ``error``, which belongs to this request only."""
+        # without the traceback, whose frames refer to the whole batch and would keep it in memory
         self._error = error.with_traceback(None)
         self._waker.wake()
 
@@ -154,24 +153,24 @@ class Handle(Generic[Q, A]):
         return self._value is not _NOTHING or self._error is not None
 
     def catch_up(self) -> None:
-        """Continue with the next stay, if a leader was interrupted when it put the request back."""
+        """Continue with the next stay, in case an interrupt stopped the leader that put the request back."""
         newest = self.stay.newest()
         if newest is not self.stay:
             self.stay = newest
 
     @property
     def goes_on(self) -> bool:
-        """Whether its thread can continue: the answer came, or it leads, or it goes alone."""
+        """Whether the request's thread can continue: it has its answer, leads, or goes alone."""
         return self.answered or self.stay.leads or self.stay.is_over
 
     def take(self, alone: Callable[[Resign], A]) -> A:
-        """Return the answer, or raise the error; without either, return the result of ``alone``."""
+        """Return the answer, or raise the error; if there is neither, return the result of ``alone``."""
         error, self._error = self._error, None
         if error is not None:
             try:
                 raise error
             finally:
-                del error  # a frame that holds its own error is a cycle
+                del error  # avoid a cycle: the frame would hold its own error
         if self._value is _NOTHING:
             return alone(_nothing)
         value: A = self._value
@@ -179,7 +178,7 @@ class Handle(Generic[Q, A]):
 
 
 class Batch(Block):
-    """The requests that the leader of a term took along. At its end, those without an answer go alone."""
+    """The requests that the leader of a term took. When it ends, those without an answer go alone."""
 
     __slots__ = ("members", "term")
 
@@ -199,4 +198,4 @@ class Batch(Block):
 
 
 def _nothing() -> None:
-    """Resign although another thread leads: do nothing."""
+    """Do nothing, because another thread leads."""

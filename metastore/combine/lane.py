@@ -1,39 +1,39 @@
-"""A lane: the first request goes at once, and the requests that come meanwhile go together after it.
+"""A lane: the first request goes at once; the requests that come meanwhile go together after it.
 
-Flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), as group commit does it::
+The method is flat combining (Hendler, Incze, Shavit, Tzafrir, SPAA 2010), used as in a group commit::
 
     answer = lane.run(request, ends, alone=…, together=…)
 
 * Nothing is in flight: the calling thread *leads*. It calls ``alone(resign)`` and returns the result. No other thread
   takes part, so a single client has no overhead.
-* Another thread leads: the request waits in a queue. When the leader's message is answered, it elects one of the
-  waiting requests. The elected thread calls ``together(handles)`` for itself and all that wait with it, at most
-  ``most``. ``together`` sends one message. It returns a function that gives each :class:`Handle` its answer; that
+* Another thread leads: the request waits in a queue. When the leader's message is answered, the leader elects one of
+  the waiting requests. The elected thread calls ``together(handles)`` for itself and at most ``most`` waiting requests
+  in all. ``together`` sends one message, and returns a function that gives each :class:`Handle` its answer. This
   function runs when the next leader has begun.
 * A handle that ``together`` puts back (:meth:`Lane.back`) goes with the next batch. If it is the leader's own, its
-  thread leads that batch too: it runs already, and need not be woken.
-* A handle that gets no answer runs ``alone()`` in its own thread. So a batch that fails as a whole affects none of its
-  members: each is tried again alone, and meets its own error. (Where the batch got no connection, each has waited for
-  one as long as it may, and fails.)
+  thread leads that batch too: it is awake already.
+* A handle without an answer runs ``alone()`` in its own thread. So a batch that fails as a whole does not affect its
+  members: each is tried again alone, and meets its own error. (But if the batch got no connection, each member has
+  waited as long as it may, and fails.)
 
 **Deadlines.** A request waits in the queue until ``ends``, then leaves it and raises ``expired()``. If its time ends
-while it is in a batch, its thread waits no longer: it runs ``alone()``, which knows what may be in flight.
+while it is in a batch, its thread stops waiting and runs ``alone()``, which deals with the message in flight.
 
 **Leaders that do not come back.** Correctness does not depend on a single leader: the term only says which thread sends
-next. If nothing has happened for ``patience``, a waiting thread takes over and leads beside the old leader, on another
-connection. So a message that waits for a locked row, a dead thread, or an interrupt between two lines delays the others
-by no more than that. An error or an interrupt in the leader hands the lane on at once. A request whose batch ended
-without its answer goes alone, even if an interrupt kept the leader from telling it (:class:`~.handle.Batch`). A forked
-child begins with an empty lane.
+next. If nothing has happened for ``patience``, a waiting thread leads beside the old leader, on another connection. So
+a message that waits for a locked row, a dead thread, or an interrupt between two lines delays the others no longer than
+that. After an error or interrupt in the leader, the next one leads at once. A request whose batch ended without its
+answer goes alone, even if an interrupt kept the leader from telling it (:class:`~.handle.Batch`). A forked child begins
+with an empty lane.
 
-**The watcher.** A look costs a thread or a task its sleep, so not all that wait may look often. One of them, the
+**The watcher.** Each look wakes a thread or task, so not all waiting requests may look often. One of them, the
 *watcher*, looks after each ``patience`` whether a leader is stuck. It is the newest in the queue, which will wait
-longest. The others look seldom, all of them together ``_LOOKS`` times a second: whether an interrupt has lost them, or
-the watcher. The work that a call makes for the lane does not depend on the number of waiting calls.
+longest. The others look rarely, ``_LOOKS`` times a second in total: for an interrupt that has lost their request, or
+the watcher. So a call's work for the lane does not grow with the number of waiting calls.
 
-**Threads and tasks.** A request waits with a waker of the lane's clock: a thread waits on a lock, a task of an event
-loop lets other tasks run. A leader is then a task. :meth:`Lane.submit` and :meth:`Lane.result` are the two halves of
-``run`` for requests that must not go alone, and :meth:`Lane.lead` and :meth:`Lane.leave` are for one that goes alone.
+**Threads and tasks.** A request waits with a waker of the lane's clock: a thread waits on a lock, a task lets its event
+loop run other tasks. A leader may then be a task. :meth:`Lane.submit` and :meth:`Lane.result` are the two halves of
+``run`` for requests that must not go alone; :meth:`Lane.lead` and :meth:`Lane.leave` are for a request that does.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ A = TypeVar("A")
 MOST: Final = 64
 """How many requests a batch has at most."""
 PATIENCE: Final = 0.2
-"""How long a leader may take before a waiter leads beside it (seconds)."""
+"""How long a leader may take before a waiting thread leads beside it (seconds)."""
 _log = logging.getLogger("metastore.combine")
 _GATHERS, _SEVERAL = 0.0001, 4
-"""How long a leader waits for others (seconds) if the last batch had several requests. ``sleep(0)`` lets only
-few threads run. In the mix with 64 threads, the wait cut the clients' processor time by 10 %, and the p99 by half."""
+"""How long a leader waits for others (seconds) if the last batch had several requests. ``sleep(0)`` lets few threads
+run. With 64 threads and mixed calls, this wait cut the clients' processor time by 10 %, and the p99 by half."""
 _LOOKS = 250
-"""How many looks a second all waiting requests share; each looks once a patience, if few enough wait."""
+"""How many looks per second all waiting requests share; if few wait, each looks once per patience."""
 _CANDIDATES = 8
-"""This many of the oldest waiting requests, and the newest, are candidates for the next leader: the one with the most
-time left leads. If a request with hardly any time left led, its batch would fail for all."""
+"""This many of the oldest waiting requests, and the newest, may lead next; the one with the most time left does. If a
+request with hardly any time left led, its batch would fail for all members."""
 
 
 Tell = Callable[[], None]
@@ -73,7 +73,7 @@ Together = Callable[[Sequence[Handle[Q, A]]], Tell]
 
 
 class Lane(Generic[Q, A]):
-    """The queue and the leader of one kind of request; see the module. Any number of threads may use it.
+    """The queue and the leader of one sort of request; see the module. Any number of threads may use it.
 
     ``patience``, ``gathers``: how long one leader may take, and how long it waits for others (seconds).
     """
@@ -96,10 +96,10 @@ class Lane(Generic[Q, A]):
         """Begin with an empty queue. In a forked child, the waiting requests belong to the parent."""
         self._pid = process_id()
         self._token = threading.Lock()
-        """The token is taken while a thread leads, or is elected and has not begun. No thread ever waits for it."""
+        """A thread holds the token while it leads, or after its election. No thread ever waits for the token."""
         self._term = Term()
         self._queue: deque[Handle[Q, A]] = deque()
-        """The requests in the order of their numbers. A request that no longer waits stays until it is at the head."""
+        """The requests in the order of their numbers. One that no longer waits is removed at the head."""
         self._watcher: Handle[Q, A] | None = None
         self._numbers = count()
         self._size = 0
@@ -126,7 +126,7 @@ class Lane(Generic[Q, A]):
             self.leave(term)
 
     def lead(self) -> Term | None:
-        """Begin to lead, for one request that goes alone; None: another thread leads. The caller must :meth:`leave`."""
+        """Begin to lead for one request that goes alone; None: another thread leads. The caller must :meth:`leave`."""
         if process_id() != self._pid:  # this is a forked child
             self._begin()
         if not self._token.acquire(False):
@@ -135,7 +135,7 @@ class Lane(Generic[Q, A]):
         return term
 
     def leave(self, term: Term, again: Handle[Q, A] | None = None) -> None:
-        """End a term, unless it has ended, and let the next term begin; ``again`` leads it, if it waits."""
+        """End a term, unless it has ended, and begin the next one; ``again`` leads that if it waits."""
         if term.end():
             self._elect(again)
 
@@ -145,7 +145,7 @@ class Lane(Generic[Q, A]):
             self._begin()
         handle: Handle[Q, A] = Handle(request, ends, next(self._numbers), self._waker())
         self._queue.append(handle)
-        if self._token.acquire(False):  # the leader may have stopped before it could see the handle
+        if self._token.acquire(False):  # the leader may have ended before it saw the handle
             self._elect()
         return handle
 
@@ -169,7 +169,7 @@ class Lane(Generic[Q, A]):
                         self._lead(handle, term, together)
                     stay.end()
                 elif not handle.answered and not stay.waits and self._clock.monotonic() >= handle.ends:
-                    stay.end()  # a batch has it, and its time is over: it continues alone
+                    stay.end()  # a batch has the request, but its time is over: it continues alone
             except BaseException:
                 self.give_up(handle)
                 raise
@@ -186,7 +186,7 @@ class Lane(Generic[Q, A]):
             if stay is not None:
                 handle.stay = stay
                 self._queue.appendleft(handle)
-        if self._token.acquire(False):  # another leader took their batch over, and stopped before it saw them
+        if self._token.acquire(False):  # a leader that took over may have ended before it saw them
             self._elect()
 
     def elected(self, handle: Handle[Q, A], expired: Callable[[], BaseException]) -> Term:
@@ -201,19 +201,19 @@ class Lane(Generic[Q, A]):
         return handle.stay.term
 
     def give_up(self, handle: Handle[Q, A]) -> None:
-        """Let a request leave the queue; if it was elected, perhaps after its batch put it back, let the next lead."""
+        """Let a request leave the queue; if it was elected, perhaps after a batch put it back, elect another one."""
         handle.stay.decide("left")
         if handle.leads:
             self.leave(handle.stay.term)
         self._let_watch()
 
     def more(self, term: Term, batch: Batch) -> list[Handle[Q, A]]:
-        """Take the waiting requests into a term's batch; return all that were taken in the term, the oldest first."""
+        """Take the waiting requests into a term's batch; return all requests taken in the term, oldest first."""
         self._take(term, batch.members)
         return sorted([one for one in batch.members if one.stay.is_in(term)], key=BY_AGE)
 
     def number(self) -> int:
-        """Return a number that is greater than those of all requests until now."""
+        """Return a number greater than those of all earlier requests."""
         return next(self._numbers)
 
     def waits_before(self, number: int) -> bool:
@@ -222,7 +222,7 @@ class Lane(Generic[Q, A]):
         return bool(candidates) and candidates[0].number < number
 
     def _woken(self, handle: Handle[Q, A]) -> bool:
-        """Wait until the request can continue; False: its time was over while it was in the queue."""
+        """Wait until the request can continue; False: its time ended while it was in the queue."""
         while True:
             handle.catch_up()
             left = handle.ends - self._clock.monotonic()
@@ -239,35 +239,35 @@ class Lane(Generic[Q, A]):
                 return True
 
     def _next_look(self, handle: Handle[Q, A]) -> float:
-        """Return after how long a request looks again (seconds). It becomes the watcher, if there is none."""
-        if not handle.waits:  # it is in a batch already; few requests are
+        """Return the time until a request looks again (seconds). It becomes the watcher if there is none."""
+        if not handle.waits:  # a batch has it already, which is true of few requests
             return self._patience
         if self._watcher is None or not self._watcher.waits:
             self._watcher = handle
         return self._patience if self._watcher is handle else max(self._patience, len(self._queue) / _LOOKS)
 
     def _let_watch(self) -> None:
-        """Wake the newest request, so that it watches, if the watcher no longer waits."""
+        """Wake the newest request, so that it becomes the watcher, if the watcher no longer waits."""
         if self._watcher is not None and not self._watcher.waits and (candidates := self._candidates()):
             candidates[-1]._waker.wake()  # noqa: SLF001
 
     def _look_after(self, handle: Handle[Q, A], term: Term, left: float) -> None:
         """Make sure that a thread leads, because nothing has happened for a while.
 
-        ``term``: the term that was open before.
+        ``term``: the term that was open at the last look.
         """
         if self._is_lost(handle):
             self._queue.appendleft(handle)
         if self._token.acquire(False):
             self._elect()
-        elif left > self._patience and term is self._term:  # the same term is still open: its leader is stuck
+        elif left > self._patience and term is self._term:  # still the same term, so its leader is stuck
             self._take_over(term)
 
     def _is_lost(self, handle: Handle[Q, A]) -> bool:
-        """Whether a waiting request is missing in the queue: an interrupt hit the leader that put it back.
+        """Whether a waiting request is missing from the queue, because an interrupt hit the leader that put it back.
 
-        The queue is in the order of age, so the request is missing if the first one there is younger. (If a younger one
-        has passed the request, the request is then in the queue twice.)
+        The queue is ordered by age, so the request is missing if the first one there is younger. (If a younger request
+        has passed it instead, it enters the queue twice, which does no harm.)
         """
         try:
             return self._queue[0].number > handle.number
@@ -275,17 +275,17 @@ class Lane(Generic[Q, A]):
             return True
 
     def _take_over(self, term: Term) -> None:
-        """Elect another leader beside one that takes long."""
-        if not term.end():  # an interrupt may have stopped its leader before it began, or before it elected another
+        """Elect another leader beside one that takes too long."""
+        if not term.end():  # the thread that ended it may have been interrupted before the election
             self._term = Term()
         self._elect()
 
     def _lead(self, handle: Handle[Q, A], term: Term, together: Together[Q, A]) -> None:
-        """Send a batch, let the next leader begin, then give each its answer."""
+        """Send a batch, let the next leader begin, then give each request its answer."""
         going = [handle]
         with Batch(term) as batch:
             try:
-                # other runnable threads go first, so that their requests join the batch
+                # let other runnable threads go first, so that their requests join the batch
                 self._clock.sleep(self._gathers if self._size >= _SEVERAL else 0)
                 going = sorted([handle, *self.more(term, batch)], key=BY_AGE)
                 self._size = len(going)
@@ -294,8 +294,8 @@ class Lane(Generic[Q, A]):
                 tell()
             except PoolExhausted as error:  # nothing was sent
                 now = self._clock.monotonic()
-                # if this leader had time left, it waited as long as any call may wait; otherwise its own deadline ended
-                # the wait, and requests with more time go alone
+                # a leader with time left has waited as long as any call may wait; otherwise its deadline ended the
+                # wait, and requests with more time left go alone
                 for one in [one for one in going if not one.answered]:
                     if one.ends <= now or handle.ends - now > self._patience:
                         one.fail(PoolExhausted(str(error)))
@@ -303,11 +303,11 @@ class Lane(Generic[Q, A]):
                 _log.debug("a batch failed, and its %d requests go alone: %r", len(batch.members) + 1, error)
 
     def _take(self, term: Term, met: dict[Handle[Q, A], None]) -> None:
-        """Take waiting requests, the oldest first, as many as the leader's batch may have; add them to ``met``.
+        """Take waiting requests, oldest first, as many as the leader's batch may hold; add them to ``met``.
 
-        Each is noted before it is taken, so that an interrupt forgets none. A request may be in the queue twice. A
-        request whose time is over gives up, even if its thread has not noticed yet: late answers would make those
-        behind it late too.
+        Note each before taking it, so that an interrupt loses none. A request may be in the queue twice. A request
+        whose time is over gives up here, even if its thread has not noticed yet: its late answer would delay those
+        behind it.
         """
         taken, now = 1, self._clock.monotonic()
         while taken < self._most:
@@ -324,7 +324,7 @@ class Lane(Generic[Q, A]):
         self._let_watch()
 
     def _forget(self, handle: Handle[Q, A]) -> None:
-        """Remove a request that no longer waits from the head of the queue. It was decided: no interrupt loses it.
+        """Remove a request that no longer waits from the head of the queue. No interrupt loses it: it was decided.
 
         (Removing from a deque is atomic: no handle compares by Python code.)
         """
@@ -334,7 +334,7 @@ class Lane(Generic[Q, A]):
             pass
 
     def _elect(self, first: Handle[Q, A] | None = None) -> None:
-        """Elect the next leader, ``first`` if it waits, or put the token back."""
+        """Elect the next leader, ``first`` if it waits; if no request waits, put the token back."""
         while True:
             elected = self._elected(first) if self._queue else None
             if elected is not None:
@@ -342,14 +342,14 @@ class Lane(Generic[Q, A]):
                 return
             try:  # noqa: SIM105  (a context manager takes longer, in each call)
                 self._token.release()
-            except RuntimeError:  # two terms ran at once, and the other's leader has released the token
+            except RuntimeError:  # there were two terms at once, and the other's leader has released the token
                 pass
-            # a request that came just before the release found the token taken, and waits for an election
+            # a request that came just before the release found the token taken, so it waits for an election
             if not self._queue or not self._token.acquire(False):
                 return
 
     def _elected(self, first: Handle[Q, A] | None) -> Handle[Q, A] | None:
-        """Take ``first``; else the best candidate."""
+        """Return ``first`` or else the best candidate, elected; None: no request could be elected."""
         if first is not None and self._leads(first):
             return first
         while candidates := self._candidates():
@@ -359,13 +359,13 @@ class Lane(Generic[Q, A]):
         return None
 
     def _best(self, candidates: Sequence[Handle[Q, A]]) -> Handle[Q, A]:
-        """Return the candidate with the most time left; the oldest, if each request goes by itself."""
+        """Return the candidate with the most time left; the oldest, if requests never go together."""
         return max(candidates, key=_ends) if self._most > 1 else candidates[0]
 
     def _candidates(self) -> list[Handle[Q, A]]:
-        """Return the oldest waiting requests, and last the newest; []: no request waits.
+        """Return the oldest waiting requests, and the newest at the end; []: no request waits.
 
-        Remove those before the oldest whose wait is over.
+        Remove older requests that no longer wait.
         """
         now = self._clock.monotonic()
         while True:
@@ -382,12 +382,12 @@ class Lane(Generic[Q, A]):
         try:
             for n in (*range(1, _CANDIDATES), -1):
                 found.append(self._queue[n])  # noqa: PERF401  (what was found before the end counts)
-        except IndexError:  # there are fewer
+        except IndexError:  # fewer candidates
             pass
         return [one for one in found if one is first or one.waits]
 
     def _leads(self, handle: Handle[Q, A]) -> bool:
-        """Let a request lead, if it still waits."""
+        """Let a request lead if it still waits."""
         stay = handle.stay
         if not stay.decide("leads"):
             return False
@@ -396,4 +396,4 @@ class Lane(Generic[Q, A]):
 
 
 def _ends(handle: Handle[Any, Any]) -> int:
-    return round(min(handle.ends, 1e9))  # rounded, so that the oldest of almost equal requests leads
+    return round(min(handle.ends, 1e9))  # rounded, so that of nearly equal requests the oldest leads

@@ -1,8 +1,8 @@
-"""Keep the entities that the last batch altered, so that the next batch begins with them, without a read.
+"""Keep the entities that the last batch altered, so that the next batch begins with them without a read.
 
-If all requests alter one entity, one batch follows the other. A read between them would take as long as the commit, and
-let another process commit meanwhile. A kept record is a guess: the commit checks guards, place and version, as for a
-loaded entity. An error that rests on a guess reaches no caller; the full operation looks again.
+If all requests alter one entity, batches follow each other. A read between them would take as long as the commit, and
+let another process commit meanwhile. A kept record is a guess: the commit checks guards, place and version, as it does
+for a loaded entity. No caller gets an error that rests on a guess; the full operation reads again.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Name = tuple[int, str, str]
 
 
 class LastBatch:
-    """The records that the last batch left. One leader after the other uses it; two at once can only guess wrongly."""
+    """The records that the last batch left. Leaders use it one after the other; two at once can only guess wrongly."""
 
     def __init__(self) -> None:
         self._records: dict[Name, Record] = {}
         self._run: str | None = None
 
     def guess(self, requests: Iterable[Waiting[object]], run: str | None) -> None:
-        """Let alters by path begin with the records that the last batch left, in the same run of the server."""
+        """Let alters by path begin with the records that the last batch left, if the server was not restarted since."""
         if run != self._run:
             return
         for one in requests:
@@ -36,11 +36,11 @@ class LastBatch:
                     one.record = record
 
     def note(self, left: Iterable[Record], run: str | None) -> None:
-        """Keep how a batch left these entities, and nothing of earlier batches."""
+        """Keep these entities as a batch left them, and nothing of earlier batches."""
         self._records, self._run = {_name(record): record for record in left}, run
 
 
 def _name(record: Record) -> Name:
-    """Return the name that the record itself has: a path that led to the entity may be an older one."""
+    """Return the path by the record itself; the path that led to the entity may be an old one."""
     *_, parent, node = (ROOT, *record.chain)
     return parent.id, kind_named(node.kind).family, key_under(parent, node.name)

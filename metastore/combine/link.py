@@ -1,4 +1,4 @@
-"""One run of a function that takes part in a chain (:mod:`~.chain`), and the lane in which it waits for its turn."""
+"""One run of a function in a chain (:mod:`~.chain`), and the lane in which it waits for its turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from metastore.port.records import Record
 from metastore.port.writes import Update
 
 SLOW: Final = 0.02
-"""A function that takes longer (seconds) cuts its chain, and no function begins in a chain that has taken longer."""
+"""A function that takes longer (seconds) cuts its chain. No function begins in a chain that has taken longer."""
 STEPS: Final = 64
 """How many steps a chain has at most."""
 _ENOUGH: Final = 1.0
@@ -29,7 +29,7 @@ Rider = Handle[Any, Any]
 SETTLED: Final = "settled"
 """The answer to a run without a step: the state that it saw was committed."""
 ALONE: Final = "alone"
-"""The answer to a run without a step: the chain has sent nothing, so the run rests on nothing uncommitted."""
+"""The answer to a run without a step: the chain has sent nothing, so the run rests on no uncommitted state."""
 Answer = CommitOutcome | Literal["settled", "alone"]
 
 End = Commit | Literal["value", "cut", "gone"]
@@ -37,7 +37,7 @@ End = Commit | Literal["value", "cut", "gone"]
 
 
 class Link:
-    """One run of a function that waits for its turn. It has all that a :class:`~.group.Group` asks of a request."""
+    """One run of a function that waits for its turn. To a :class:`~.group.Group` it looks like a request."""
 
     __slots__ = ("_clock", "_end", "_turn", "doubt", "handle", "taken", "under_way")
     path = None
@@ -54,7 +54,7 @@ class Link:
 
     @property
     def request(self) -> Link:
-        """The link itself, which has the interface of a request."""
+        """The link itself, which serves as its own request."""
         return self
 
     @property
@@ -63,11 +63,11 @@ class Link:
 
     @property
     def base(self) -> Record | None:
-        """The state on which its function runs; None: it has had no turn yet."""
+        """The state on which the function runs; None: it has had no turn yet."""
         return None if self._turn is None else self._turn[0]
 
     def end(self, end: End) -> bool:
-        """End its turn; False: the turn had ended, because the leader no longer waits. (``setdefault`` is atomic.)"""
+        """End the turn; False: it had ended, because the leader no longer waits. (``setdefault`` is atomic.)"""
         mine = self._end.setdefault(None, end) is end
         if self._turn is not None:
             self._turn[1].wake()
@@ -75,13 +75,13 @@ class Link:
 
     @property
     def step(self) -> Commit | None:
-        """The step that it adds to the chain."""
+        """The step that the function adds to the chain."""
         end = self._end.get(None)
         return end if isinstance(end, Commit) else None
 
     @property
     def cuts(self) -> bool:
-        """Whether the chain ends before it."""
+        """Whether the chain ends before this function."""
         return self._end.get(None) == "cut"
 
     @property
@@ -106,17 +106,17 @@ class Link:
             self._end.setdefault(None, "cut")
         end = self._end[None]
         if isinstance(end, Commit):
-            return Proposal(own_guards(record.chain), end.writes, Committed)  # as of an alter in the same commit
+            return Proposal(own_guards(record.chain), end.writes, Committed)  # like an alter in the same commit
         if end == "value":
             return SETTLED
         raise Left
 
     def lost(self, *_: object) -> None:
-        """Note that its chain was not applied: its outcome is not in doubt.
+        """Note that the chain was not applied, so the link's outcome is not in doubt.
 
-        Its caller counts the loss from the answer.
+        The caller counts the loss when it gets the answer.
         """
-        self.doubt = None  # otherwise the caller would look up its outcome, which costs a commit
+        self.doubt = None  # otherwise the caller would look up the outcome, which costs a commit
 
     overtaken = outdated = hindered = queued = lost
 
@@ -144,19 +144,19 @@ def fits(one: Commit, base: Record) -> bool:
 
 
 class ChainLane(Lane[Any, Any]):
-    """The lane of a chain. How long its leader may take depends on what it does."""
+    """The lane of a chain. Its leader has a time limit for each of its tasks."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, STEPS, patience=SLOW)
         self._may_take, self._moved = 0.0, 0.0
 
     def move(self, may_take: float) -> None:
-        """Note that the leader does its next task, and how long that may take (seconds)."""
+        """Note that the leader begins its next task, which may take this long (seconds)."""
         self._may_take, self._moved = may_take, self._clock.monotonic()
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the leader takes longer than it may."""
+        """Whether the leader takes longer than allowed."""
         return self._clock.monotonic() - self._moved > self._may_take
 
     @property
@@ -165,13 +165,13 @@ class ChainLane(Lane[Any, Any]):
         return self._token.locked()
 
     def _leads(self, handle: Rider) -> bool:
-        self.move(PATIENCE)  # an interrupt may have stopped it before it could leave the queue
+        self.move(PATIENCE)  # the caller may have been interrupted before it left the queue
         return super()._leads(handle)
 
     def _best(self, candidates: Sequence[Rider]) -> Rider:
-        """Return the oldest: a leading function may go alone, so otherwise the oldest would wait for all later ones.
+        """Return the oldest. The leading function may go alone, so any other choice could keep the oldest waiting.
 
-        A caller with hardly any time could not wait for its turn among the processes: another leader should take it
+        A caller with hardly any time left cannot wait for a turn among the processes: another leader should take it
         along.
         """
         enough = self._clock.monotonic() + _ENOUGH
@@ -183,7 +183,7 @@ class ChainLane(Lane[Any, Any]):
             super()._take_over(term)
 
     def begin_commit(self, term: Term) -> bool:
-        """Note that the leader of a term commits; return whether it still leads, and others wait."""
+        """Note that the leader of a term commits; return whether it still leads and others wait."""
         leads = self._term is term
         if leads:
             self.move(PATIENCE)

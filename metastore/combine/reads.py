@@ -1,8 +1,8 @@
-"""The lane of reads: reads by path that are sent together.
+"""The lane of reads: send reads by path together.
 
 A batch looks a path up by its last name, below the parents that led there last time. One statement finds all names, and
-checks in the same snapshot that these parents have not moved. If one has moved, a second message follows all of these
-paths from the root. If no parents are remembered, the request reads its whole path by itself.
+checks in the same snapshot that these parents have not moved. If one has moved, a second message follows its paths from
+the root. If no parents are remembered, the request reads its whole path by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from metastore.port.batches import Batches, Below
 from metastore.port.records import ROOT, Lookup, Node, Record, Resolved
 
 _DEEPEST = 16
-"""How many names a path may have to be looked up with others."""
+"""How many names a path may have at most to be looked up together with others."""
 
 
 class Find(NamedTuple):
@@ -31,7 +31,7 @@ class Find(NamedTuple):
 
 
 class Finds:
-    """The lane of reads. ``active``: the calls of the process that are under way."""
+    """The lane of reads. ``active``: the process's calls that are under way."""
 
     def __init__(self, session: Session, lane: Lane[Find, Resolved], active: set[object]) -> None:
         self._session = session
@@ -95,7 +95,7 @@ def _resolved(where: Below, found: Record | bool) -> Resolved:
 
 
 def batches(session: Session) -> Batches:
-    """Return the session's backend, which sends batches."""
+    """Return the session's backend as one that sends batches."""
     return cast(Batches, session.backend)
 
 

@@ -1,4 +1,4 @@
-"""One write that may be part of a batch: its operation id, the record that it begins with, and its lost batches."""
+"""A write that may join a batch: its operation id, the record with which it begins, and its lost batches."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from metastore.retry.runner import call_hooks
 T = TypeVar("T")
 
 ROUNDS: Final = 4
-"""How many batches a request loses before it is announced.
+"""How many batches a request may lose before it is announced.
 
-A lost batch costs one round trip for all its members; an announced change costs several round trips alone. With two
-processes on one hot table, 4 took 40 % less processor time than 2.
+A lost batch costs one round trip for all members together; an announced change costs several round trips by itself.
+With two processes on one hot table, 4 took 40 % less processor time than 2.
 """
 _UNDER_WAY: Final = Unknown("its batch was under way when its time was over")
 
 
 class Left(Exception):
-    """A batch cannot decide this request: the full operation does."""
+    """A batch cannot decide this request; the full operation must."""
 
 
 @dataclass(slots=True, eq=False)
 class Waiting(Generic[T]):
-    """See the module."""
+    """A write that may join a batch; see the module."""
 
     session: Session
     request: Request[T]
@@ -59,49 +59,49 @@ class Waiting(Generic[T]):
     record: Record | None
     """The loaded entity, or its state after a lost batch: a guess, which the commit checks."""
     run: str | None
-    """The run of the server in which all this was found: in another run, the full operation reads."""
+    """The run of the server in which all this was found; in another run, the full operation reads again."""
     found: Resolved | None = None
     """The result of the last batch that looked its path up."""
     lost: int = 0
     """How many batches it lost."""
     moved: int = 0
-    """How many of these batches it lost because its entity was renamed, dropped or replaced meanwhile."""
+    """How many of these it lost because the entity was renamed, dropped or replaced meanwhile."""
     stood: tuple[int, int] | None = None
-    """The entity's id and scope version, if the last batch lost and its answer does not say why."""
+    """The entity's id and scope version, if the last batch lost for an unknown reason."""
     announce_on: int | None = None
-    """The entity on which the full operation announces the change, before any other attempt; None: on none."""
+    """The entity on which the full operation announces the change before any other attempt; None: no entity."""
     doubt: Unknown | None = None
     """A message with the change was sent, and its outcome is not known yet."""
 
     taken: bool = False
-    """Whether it was in a batch."""
+    """Whether a batch has taken it."""
     under_way: set[object] = field(default_factory=set)
-    """The batches that may still decide and send it: at most one, except at the instant when a leader is replaced."""
+    """The batches that may still decide and send it: at most one, except while a leader is being replaced."""
     followed: Lookup | None = None
     """The path of a new entity's parents, if the decision rests on the remembered nodes of this path."""
     given_up: bool = False
-    """Whether it goes alone, or its caller was interrupted. A batch that has not decided it yet leaves it out."""
+    """Whether it goes alone, or its caller was interrupted. A batch that has not decided it yet skips it."""
 
     @property
     def creates(self) -> bool:
-        """Whether it creates an entity, and so rests on no record that a batch finds."""
+        """Whether it creates an entity; then it rests on no record that a batch finds."""
         return self.request.verb == "create"
 
     def saw(self, found: Resolved) -> None:
-        """Note the result of its path in its batch, and the place to look the next time."""
+        """Note the result for its path in a batch, and the place to look next time."""
         self.found = found
         if found.record is not None and self.path is not None:
             self.below = below_parents(found.nodes[:-1], self.path)
 
     def decide(self, found: Record | None) -> Proposal[T] | T:
-        """Return the proposal, or the value of a call that changes nothing. Raises the call's error, and Left."""
+        """Return the proposal, or the value of a call that changes nothing. Raises the call's error, or Left."""
         if self.given_up or self.run != self.session.backend.origin.run:
             raise Left
         return self.request.attempt(_Seen(self, found))
 
     def alone(self, resign: Resign) -> T:
         """Run the full operation, which continues after the batches. Raises DeadlineExceeded if no batch was sent."""
-        self.given_up = True  # set before the batch is looked at: the batch checks this after it has begun
+        self.given_up = True  # before the batches are checked, because a batch checks this flag after it has begun
         doubt = self.doubt or (_UNDER_WAY if self.under_way else None)
         if doubt is None and self.session.clock.monotonic() >= self.ends:
             raise self.expired()
@@ -109,31 +109,31 @@ class Waiting(Generic[T]):
         return Operation(self.session, self.request, self.call, begun, resign).run()
 
     def interrupted(self, interrupt: BaseException) -> None:
-        """Make sure that a request whose caller was interrupted is not applied from now on."""
+        """Ensure that a request whose caller was interrupted is not applied from now on."""
         self.given_up = True
         interrupted(self.session, self.call, self.id, interrupt, sent=self.taken)
 
     def expired(self) -> DeadlineExceeded:
-        """Return the error of a call whose time was over before it was sent."""
+        """Return the error of a call whose time ended before it was sent."""
         return DeadlineExceeded(
             f"{self.request.what()} was not applied: its deadline passed while it waited; call again"
         )
 
     def ended(self, decided: Decided) -> None:
-        """Count the call, which a batch has decided."""
+        """Count the call after a batch has decided it."""
         session = self.session
         elapsed = session.clock.monotonic() - self.started
         note_end(session, self.request, self.id, self.lost + 1, elapsed, decided)
 
     def overtaken(self, expected: int, newest: Record) -> None:
-        """Take up the newest record, after a batch that lost to another process's commit."""
+        """Note the newest record, after the batch lost to another process's commit."""
         self._found_again(newest)
         self.record = newest
         self.session.metrics.overtaken(newest.version - expected)
         self._lost("self", newest.chain[-1].id, expected)
 
     def outdated(self, record: Record) -> None:
-        """Look the entity up again, after a batch that found it elsewhere, marked or locked."""
+        """Look the entity up again, after the batch found it elsewhere, marked or locked."""
         self.stood = self._found_again(record)
         self.record = None
         self._lost("ancestor", record.chain[-1].id, record.version)
@@ -141,7 +141,7 @@ class Waiting(Generic[T]):
     def _found_again(self, record: Record) -> tuple[int, int]:
         """Return the entity's id and scope version.
 
-        If they differ from those seen before, an exclusive operation made the batch before lose: that is not a lost
+        If they differ from those seen before, the batch lost to an exclusive operation, which does not count as a lost
         round. A mark or a locked row changes neither.
         """
         own = record.chain[-1]
@@ -151,24 +151,24 @@ class Waiting(Generic[T]):
         return here
 
     def unnamed(self, parent_id: int) -> None:
-        """Try again, after a batch in which a name was not free, or a parent had moved."""
+        """Try again after a batch in which the name was taken, or a parent had moved."""
         if self.followed is not None:
             self.session.recent.forget(self.followed)
         self._lost("name", parent_id, None)
 
     @property
     def may_return(self) -> bool:
-        """Whether it may go into another batch."""
+        """Whether the request may go into another batch."""
         return self.lost - self.moved < ROUNDS and (self.creates or self.record is not None or self.below is not None)
 
     def hindered(self, record: Record) -> None:
-        """Try again on the same record, after a batch that met intents: the next batch carries them."""
+        """Try again on the same record, after a batch that met intents; the next batch carries them."""
         self._found_again(record)
         self.record = record
         self._lost("pending", record.chain[-1].id, record.version)
 
     def queued(self, record: Record) -> None:
-        """Leave the lane; the full operation announces the change, because a transaction is in line for the entity."""
+        """Leave the lane, because a transaction is in line for the entity; the full operation announces the change."""
         self._lost("ticket", record.chain[-1].id, record.version)
         merge, session = self.request.merge, self.session
         if merge is not None:
@@ -181,7 +181,7 @@ class Waiting(Generic[T]):
         self.lost += 1
         session.metrics.conflict(self.request.verb, cause, entity_id, expected, self.principal)
         logs.lost(self.request.what, self.id, self.lost, cause, f"entity {entity_id}, in a batch")
-        # a mark or a locked row is not contention: announcing does not help a call that waits for it
+        # a mark or a locked row is not contention, so an announcement does not help
         if self.lost - self.moved >= ROUNDS and merge is not None and cause != "ancestor":
             self._note_hot(entity_id, merge)
         if session.policy.hooks:
@@ -190,13 +190,13 @@ class Waiting(Generic[T]):
             call_hooks(session.policy.hooks, told)
 
     def _note_hot(self, entity_id: int, merge: Merge) -> None:
-        """Let the full operation begin with an announcement; other changes of the entity are announced too."""
-        self.announce_on = entity_id  # another operation may note as cool what was noted as hot
+        """Make the full operation begin with an announcement; other changes of the entity are announced too."""
+        self.announce_on = entity_id  # another operation may forget that the entity is hot
         self.session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
 
 
 def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | None:
-    """Return a request in the form that a batch takes; None if it cannot be part of one."""
+    """Return a request in the form for a batch; None: it cannot join a batch."""
     assert request.where is not None
     run = session.backend.origin.run
     path: Lookup | None = None
@@ -208,7 +208,7 @@ def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | N
             path, place = where, below(session, where)
         elif where is not None:
             record = where.record if committed(session.backend, where) and where.record.live else None
-    except InvalidArgument:  # the full operation raises it
+    except InvalidArgument:  # the full operation raises this error
         return None
     if where is not None and place is None and record is None:
         return None
@@ -220,14 +220,14 @@ def waiting(session: Session, request: Request[T], call: Call) -> Waiting[T] | N
 
 
 class _Seen(View):
-    """A view that shows one entity, and nothing else. It assumes that a name is free; the commit checks that."""
+    """A view that shows one entity and nothing else. It assumes that a name is free; the commit checks that."""
 
     def __init__(self, one: Waiting[Any], found: Record | None) -> None:
         self._one, self._waiting = _One(one, found), one
         super().__init__(cast(Reads, self._one), True, one.session.recent)
 
     def follow(self, path: Lookup) -> tuple[Node, ...] | None:
-        """Return the nodes to which a path last led: the commit's guards check them."""
+        """Return the nodes to which a path last led; the commit's guards check them."""
         self._waiting.followed = path
         return None if self._recent is None else self._recent.at(path)
 

@@ -1,4 +1,4 @@
-"""The lane of writes: the choice of requests that a batch takes, and the ways in which one leaves its batch.
+"""The lane of writes: the choice of requests for a batch, and the ways in which a request leaves its batch.
 
 :mod:`metastore.combine.batch` has the work of a batch. A request can leave its batch in these ways:
 
@@ -72,7 +72,7 @@ class Writes:
     def _with_others(self, one: Waiting[T], lane: Lane[Any, Any], send: Together[Any, Any]) -> T:
         metrics = one.session.metrics
 
-        def alone(_: Resign) -> T:  # no deadline around this call: it withdraws its leftovers after its own deadline
+        def alone(_: Resign) -> T:  # no deadline around it: the clean-up needs time after the call's own one
             return one.alone(lambda: None)
 
         def together(handles: Sequence[Waiter]) -> Tell:

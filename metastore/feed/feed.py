@@ -1,8 +1,8 @@
 """The change feed: every committed change once. A replay in the feed's order reproduces the tables.
 
 A position is opaque and ordered. It has three parts: an epoch, which a restored copy of a database does not share; the
-number that the commit drew after its last lock; a random part of the operation's id. By this last part, a reader
-notices that a backup was put back in place: the change at the position is missing, or another operation made it.
+number that the commit drew after its last lock; a random part of the operation's id. The last part shows a reader that
+a backup was restored in place: then the change at the position is missing, or another operation made it.
 
 A fail-over begins another timeline, whose number is in the epoch. The fail-over may have lost changes. A position of
 another timeline is valid if its change is there, and if no change before it can be lost. Commits reach a replica in the
@@ -68,12 +68,12 @@ _DIGITS = re.compile(f"[0-9a-f]{{{_NUMBER}}}([0-9a-f]{{{_MARK}}})?")
 
 
 def position_of(epoch: str, seq: int, operation_id: UUID | None = None) -> str:
-    """Return the position of a number in an epoch; without an operation, there need not be a change at it."""
+    """Return the position of a number in an epoch; without an operation, no change need be there."""
     return f"{epoch}-{seq:016x}{_mark(operation_id)}"
 
 
 def position_at(backend: Feed, seq: int) -> str:
-    """Return the position of a number in this database: that of the change with this number, if it is kept."""
+    """Return the position of a number in this database, with the change at it if that is kept."""
     return position_of(backend.feed_start()[0], seq, backend.event_at(seq)[0])
 
 
@@ -161,7 +161,7 @@ def read(
     unreadable: Unreadable | None = None,
     sight: Sight | None = None,
 ) -> Iterator[Change | Passed]:
-    """Yield what ``changes`` yields, and, with a ``sight``, how far the feed was read beyond the shown changes.
+    """Yield the same as ``changes`` and, with a ``sight``, how far the feed was read beyond the shown changes.
 
     A reader that continues from there does not read hidden changes again, and does not fall behind when gc removes
     them. Raises InvalidArgument for a position of another database, or one that was lost when a backup was put back;
@@ -175,7 +175,7 @@ def read(
 
 
 def _first(found: Iterator[Change | Passed], left: int) -> Iterator[Change | Passed]:
-    """Yield what comes up to a number of changes. Rows that are left out do not count."""
+    """Yield the first changes, up to a number. Rows that are left out do not count."""
     while left > 0 and (one := next(found, None)) is not None:
         yield one
         left -= isinstance(one, Change)
@@ -208,7 +208,7 @@ def _begun(backend: Backend, after: str | None) -> _Start:
 
 
 def _check_there(backend: Feed, position: str, seq: int, mark: str, epoch: str, collected: int) -> int:
-    """Refuse a position whose change is missing, or one of another timeline if an earlier change may be missing.
+    """Refuse a position if its change is missing, or if it is of another timeline and an earlier change may be missing.
 
     A position of another timeline without a mark says nothing about its change; it is refused unless gc has removed the
     changes up to it, or this is a replica. Return the number up to which gc has removed changes by now.
@@ -217,7 +217,7 @@ def _check_there(backend: Feed, position: str, seq: int, mark: str, epoch: str, 
         return _check_restored(backend, position, seq, mark, collected)
     with suppress(InvalidArgument):
         collected = _check_restored(backend, position, seq, mark, collected) if mark else collected
-        # on a replica, the question is only how far it is
+        # on a replica, it matters only how far the replica is
         if seq <= collected or (backend.unbroken(seq) if mark else backend.event_at(seq)[1]):
             return collected
     raise HistoryGone(
@@ -238,19 +238,19 @@ def _follow(
 ) -> Iterator[Change | Passed]:
     epoch, seq, collected, origin = start
     patience = clock.monotonic() + _PATIENCE
-    # with a sight, pages are not shortened: hidden changes do not count towards the limit
+    # with a sight, read full pages: hidden changes do not count towards the limit
     least = _PAGE if sight is not None or limit is None else min(_PAGE, limit)
     size, ahead = least, False
     while True:
         page = backend.feed(seq, size, docs=not ahead, changes=not ahead)
-        if backend.origin.run != origin.run:  # another server answers: changes that were read may be lost there
+        if backend.origin.run != origin.run:  # another server answers, which may lack changes that were read
             epoch, seq, collected, origin = _begun(backend, after)
             continue
         _check_whole(backend, page.rows, seq, epoch, collected)
         rows = page.rows if sight is None else sight.shown(page.rows)
         for step in _with_texts(backend, rows, seq) if ahead else rows:
             seq = step.seq or seq
-            position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, in place
+            position = f"{epoch}-{seq:016x}{step.operation_id.int & _MARKED:08x}"  # position_of, without a call
             made = partial(change_of, step, position, origin)
             if change := made() if unreadable is None else kept(made, unreadable):
                 yield change
@@ -296,7 +296,7 @@ def steps_between(
     seq, begun = low, set[UUID]()
     while seq < high:
         page = backend.feed(seq, _PAGE, docs=docs)
-        if _has_gap(page.rows, seq):  # a commit that failed leaves a gap too: only the feed's start shows the cause
+        if _has_gap(page.rows, seq):  # a failed commit leaves a gap too; only the feed's start shows the cause
             check_kept(backend, low)
         for step in page.rows:
             seq = step.seq or seq
@@ -348,12 +348,12 @@ def check_drawn(backend: Feed, position: str, seq: int) -> None:
 
 
 def has_change(backend: Feed, seq: int, operation_id: UUID | None) -> bool:
-    """Whether an operation is at a position, or gc has removed what was there."""
+    """Whether the operation is at a position, or gc has removed the change there."""
     return backend.event_at(seq)[0] == operation_id or seq <= backend.feed_start()[1]
 
 
 def _check_restored(backend: Feed, position: str, seq: int, mark: str, collected: int) -> int:
-    """Refuse a position whose change is missing, unless gc removed it; return the number up to which gc has removed."""
+    """Refuse a position whose change is missing, unless gc removed it; return the number up to which gc removed."""
     operation_id, replica = backend.event_at(seq)
     if operation_id is None and seq > collected:  # gc may have removed it since ``collected`` was read
         collected = backend.feed_start()[1]

@@ -1,7 +1,7 @@
 """Select changes of the feed, and wait for more.
 
-Waiting means asking again: soon after a change, and every second after a while without changes. A hint from a
-process that writes ends a pause (:mod:`metastore.feed.hints`). Hints are not needed for correctness.
+To wait means to read again: soon after a change, and every second after a while without changes. A hint from a process
+that writes ends a pause (:mod:`metastore.feed.hints`). Correctness does not depend on hints.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from metastore.port.unreadable import Unreadable
 __all__ = ["Selection", "kinds_of", "selected"]
 
 _SOON, _SLOWEST, _SLOWER = 0.01, 1.0, 1.5
-"""The first and the longest pause before the feed is asked again (seconds), and the factor from one to the next."""
+"""The first and the longest pause before the feed is read again (seconds), and the factor between two pauses."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which changes are wanted, and whether to wait for more."""
+    """The wanted changes, and whether to wait for more."""
 
     kinds: Iterable[str] | None = None
     under: Path | Entity | None = None

@@ -73,7 +73,7 @@ def _begin() -> None:
         if _thread is None and _open:
             thread = threading.Thread(target=_send, name="metastore hints", daemon=True)
             thread.start()
-            _thread = thread  # assigned after the start: after an interrupt the next store starts another thread
+            _thread = thread  # after the start, so that after an interrupt the next store starts another thread
 
 
 def _send() -> None:
@@ -85,7 +85,7 @@ def _send() -> None:
                 _thread = None
                 return
         pause = min(store.look() for store in stores)
-        del stores  # dropped, because the thread must not keep a store alive that nobody else references
+        del stores  # so that the thread does not keep a store alive that nothing else references
         _wake.wait(pause)
         _wake.clear()
 

@@ -19,7 +19,7 @@ from metastore.operation.session import Session
 __all__ = ["changes_page"]
 
 _AT_LEAST, _TIMES = 1000, 10
-"""How many changes a filtered page reads at most: the first number, or the second times its size if that is more."""
+"""How many changes a filtered page may read: the first number, or the second times the page's size if that is more."""
 
 
 def changes_page(
@@ -45,7 +45,7 @@ def changes_page(
     sight = None if whole else Sight(session.access, wanted, scope)
     page: list[Change] = []
     last, count = None, 0
-    # the limit counts all changes that are read: a limit on the shown ones would not bound the work
+    # the limit counts all changes that are read, because a limit on the shown ones would not bound the work
     for one in read(session.backend, session.clock, after, most + 1 if whole else None, sight=sight):
         if isinstance(one, Passed):
             last, count = one.position, count + one.hidden
@@ -62,5 +62,5 @@ def changes_page(
 
 
 def _scope(session: Session, under: Path | Entity, kind: str | None, after: str | None) -> Scope | Tracked:
-    """Return the filter for what is below an entity, wherever it is, or for what was below a path."""
+    """Return the filter for an entity and all below it, wherever it is, or for everything that was below a path."""
     return tracked(session, under, kind, after) if isinstance(under, Entity) else Scope.of(session, under, kind)

@@ -2,8 +2,8 @@
 
 ``position()`` is decided: a missing number up to it stays missing. And no change whose call has returned has a later
 position. A time means the position before the first change, in the feed's order, with a later time stamp. Time stamps
-are not monotone in that order: clocks are read before positions are drawn, and may be set back. So a bisection finds
-one change with a later stamp, and then a walk backwards looks for earlier ones.
+are not monotone in this order, because clocks are read before positions are drawn, and may be set back. So a bisection
+finds one change with a later stamp, and a walk backwards then looks for earlier ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from metastore.port.records import Step
 __all__ = ["check_whole", "earlier", "gone", "last", "newest", "now", "position_before", "position_in"]
 
 _WALK = 1000
-"""How many changes before the one that the bisection found are checked at a time, until none has a later stamp."""
+"""How many changes before the found one are checked at a time, until none of them has a later stamp."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOOKS = 0.005
 """How often a reader checks whether the commits in flight have ended (seconds)."""
@@ -60,9 +60,9 @@ def newest(session: Session) -> str:
 
 
 def earlier(session: Session, back: int, before: str | None) -> str:
-    """Return the newest change ``back`` numbers before another position, or where all changes after it are kept.
+    """Return the newest change ``back`` numbers before another position, or the place after which all changes are kept.
 
-    It waits for nothing: changes at numbers that are drawn and not decided yet come after it. Raises InvalidArgument,
+    It does not wait: changes at numbers that were drawn but are not decided yet come after it. Raises InvalidArgument,
     HistoryGone.
     """
     check_whole(session)
@@ -73,7 +73,7 @@ def earlier(session: Session, back: int, before: str | None) -> str:
     step = backend.past.newest(number - back) if number - back > collected else None
     if step is None or (step.seq or 0) <= collected:
         return position_of(epoch, collected)
-    # of a change: a number that has none may come again after a crash or a fail-over
+    # the position of a change, because a number without a change may be given again after a crash or a fail-over
     return position_of(epoch, step.seq or 0, step.operation_id)
 
 
@@ -128,7 +128,7 @@ def _is_earlier(past: PastRows, after: int, time: int) -> bool:
 
 
 def _walked_back(past: PastRows, seq: int, time: int) -> int:
-    """Return the position before the first change, among those shortly before ``seq``, stamped ``time`` or later."""
+    """Return the position before the first of the changes shortly before ``seq`` stamped ``time`` or later."""
     while True:
         begin = max(0, seq - _WALK)
         later = [at for at, stamped in past.times(begin, _WALK) if at <= seq and stamped >= time]

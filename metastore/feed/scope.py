@@ -1,4 +1,4 @@
-"""The entities below a path. Names are compared as a load compares them: below a catalog that folds case, folded."""
+"""The entities below a path. Names are compared as in a load: folded, below a catalog that folds case."""
 
 from __future__ import annotations
 

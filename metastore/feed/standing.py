@@ -1,4 +1,4 @@
-"""The place of one entity, after each step of the feed, or before it."""
+"""The place of one entity before or after each step of the feed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Standing:
     dropped: tuple[int, _Names] | None = None
     """The nearest dropped entity, itself or an ancestor, and the names from there down to it."""
     guessed: bool = False
-    """Whether it was purged later, so that it is not yet known whether it was dropped before that."""
+    """Whether it was purged later: then it is not known yet whether it was dropped before."""
 
     def apply(self, step: Step) -> None:
         """Note the entity's place after a step."""
@@ -53,7 +53,7 @@ class Standing:
             self._carry(step, after, before)
 
     def _comes_back(self, step: Step, path: _Names | None) -> bool:
-        """If a step brings the dropped entity back to a path, note the place below it; return whether that is so."""
+        """If a step restores the dropped entity to a path, note the place below it; return whether it does."""
         if path is None or self.dropped is None or self.dropped[0] != step.entity_id:
             return False
         self.path, self.dropped = (*path, *self.dropped[1]), None
@@ -72,7 +72,7 @@ class Standing:
         """Whether a path to a ``kind`` (None: unknown) leads through the entity."""
         if self.path is None or len(path) <= len(self.path) or path[: len(self.path)] != self.path:
             return False
-        if not kind_named(self.kind).container:  # a row whose path leads through another entity of the same name
+        if not kind_named(self.kind).container:  # the path of a row may lead through another entity of the same name
             return False
         return kind is None or _can_lead(self.kind, len(self.path), kind, len(path))
 

@@ -43,7 +43,7 @@ def names_in(path: str | None) -> _Names | None:
 
 
 def subjects_of(reads: Reads, steps: Sequence[Step], asked: Callable[[Subject], bool]) -> list[Subject]:
-    """Return the subject of each step. ``asked`` says whether the kind of an owner or object must be read."""
+    """Return the subject of each step. ``asked`` says whether to read the kind of an owner or object."""
     found = [_subject(step) for step in steps]
     ids = list(dict.fromkeys(one.id for one in found if one.kind is None and one.paths and asked(one)))
     known = {i: one.record.chain[-1].kind for i, one in zip(ids, reads.by_id(ids), strict=True) if one} if ids else {}
@@ -61,5 +61,5 @@ def _subject(step: Step) -> Subject:
 
 def _object_of(step: Step) -> int:
     if step.kind not in RELATIONSHIPS:
-        return 0  # this program does not know the relation: only the path shows which entity is its object
+        return 0  # an unknown relation: only the path shows which entity is its object
     return (step.other_id if relation_named(step.kind).to_the_object else step.owner_id) or 0

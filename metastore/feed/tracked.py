@@ -1,6 +1,6 @@
 """The changes of one entity and of everything below it, followed by its id.
 
-So another entity at the same path, of another family or created later, is not mistaken for it.
+So another entity at the same path, of another family or created later, is not taken for it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Tracked:
     backend: Backend
     standing: Standing
     seq: int
-    """The position of ``standing``, which does not contain rows up to it whose commit ends later."""
+    """The position of ``standing``; rows up to it whose commit ends later are not in ``standing``."""
     _begun: set[UUID] = field(default_factory=set)
-    """The commits of several rows of which some rows have been read, but not yet the last."""
+    """The commits of several rows of which some rows were read, but not the last one."""
     _inside: set[tuple[int | None, int | None]] = field(default_factory=set)
 
     def see(self, steps: Sequence[Step]) -> None:
@@ -46,7 +46,7 @@ class Tracked:
             if subject.id == self.standing.id or self._holds(step, subject, below):
                 self._inside.add((step.entity_id, step.version))
             self.standing.apply(step)
-            if step.through == step.seq:  # the commit's last row: no other row of the commit follows
+            if step.through == step.seq:  # the commit's last row
                 self._begun.discard(step.operation_id)
 
     def has(self, step: Step) -> bool:
@@ -54,7 +54,7 @@ class Tracked:
         return (step.entity_id, step.version) in self._inside
 
     def _skipped(self, step: Step) -> Iterator[Step]:
-        """Yield the rows of a step's commit up to the first position, if no step of the commit came before this one."""
+        """Yield the rows of a step's commit up to the first position, if this is the first step of the commit here."""
         if step.through is None or not step.ordinal or step.operation_id in self._begun:
             return
         self._begun.add(step.operation_id)
@@ -66,12 +66,12 @@ class Tracked:
         return any(self.standing.holds(path, subject.kind) for path in subject.paths)
 
     def _purged_below(self, steps: Sequence[Step]) -> set[int]:
-        """Return the ids of the entities that these steps purge below this one, which may be dropped itself."""
+        """Return the ids of the entities that these steps purge below this one, even if it is dropped itself."""
         purges = [step for step in steps if is_of_entity(step) and step.action == "purge"]
         return {i for run in _runs(purges) for i in self._below(run)}
 
     def _below(self, run: Sequence[Step]) -> list[int]:
-        """Return those of the entities in a run of purges that were below this one before."""
+        """Return those of the entities in a run of purges that were below this one before the run."""
         ids = [step.entity_id or 0 for step in run]
         try:
             known = self.backend.past.by_id((run[0].seq or 0) - 1, ids, docs=False)
@@ -112,7 +112,7 @@ def _is_shared(depth: int, _kinds: int) -> bool:
 
 
 def _runs(purges: Sequence[Step]) -> list[list[Step]]:
-    """Return purges grouped into runs without a gap, within which nothing moves."""
+    """Return purges grouped into runs of consecutive positions, within which nothing moves."""
     runs = list[list[Step]]()
     for step in purges:
         if runs and (runs[-1][-1].seq or 0) + 1 == step.seq:

@@ -24,7 +24,7 @@ class Passed(NamedTuple):
 
 
 class Below(Protocol):
-    """Says which changes concern one place, or an entity below it."""
+    """A filter of the changes that concern one place, or an entity below it."""
 
     def see(self, steps: Sequence[Step], /) -> None:
         """Take the next page of the feed, visible or not."""
@@ -41,7 +41,7 @@ class Sight(NamedTuple):
     """
 
     access: Access | None
-    """None: no user, and everything is visible."""
+    """None: the reader is not a user, so everything is visible."""
     kinds: frozenset[str] | None = None
     below: Below | None = None
 

@@ -1,1 +1,1 @@
-"""Who may do what: privileges and the decision (both pure), the evidence of a decision, and the reads of a user."""
+"""Rights: the privileges, the decision (both pure), the evidence of a decision, and a user's view of the reads."""

@@ -63,13 +63,13 @@ def guessing(allowed: bool) -> _Guessing:
 
 
 def guesses() -> list[bool] | None:
-    """Return the list in which a read of such a block notes a guess; None: reads must check their evidence."""
+    """Return the list in which reads of such a block note their guesses; None: reads must check their evidence."""
     block = _Guessing.innermost()
     return block.guessed if block is not None and block.allowed else None
 
 
 class Want(NamedTuple):
-    """An action of a write on an object, for which the user needs a right.
+    """A write's action on an object, for which the user needs a right.
 
     ``operation`` is one of :data:`metastore.governance.privileges.OPERATIONS`, or of those in :meth:`any_of`. ``kind``:
     the kind of the entity to create below the object, or of the row that the object owns.
@@ -238,9 +238,9 @@ class Access:
     def facts(self, chains: Sequence[Nodes], probed: Probed | None = None) -> list[KnownFacts]:
         """Return the facts about each object.
 
-        Read the objects first: then no fact is older than an object.
+        Read the objects first, so that no fact is older than an object.
 
-        One read asks whether the remembered facts that allow the access still hold; all other facts are read.
+        One read checks whether the remembered facts that allow the access still hold; all other facts are read.
         ``probed``: the facts that the read of the chains checked already.
         """
         found: dict[int, KnownFacts] = {}
@@ -263,7 +263,7 @@ class Access:
             return False
         guessed = guesses()
         if guessed is not None:
-            guessed.append(True)  # the commit guards them, and without a commit the result is decided again
+            guessed.append(True)  # the commit guards them; without a commit, the result is decided again
             return True
         if probed is not None and rests.all_in(probed.scopes):
             return probed.held
@@ -340,7 +340,7 @@ class Access:
         return known.guards(self.check(known, want))
 
     def decision(self, nodes: Nodes, privilege: str) -> Decision:
-        """Return whether the user may use a privilege at an object, or below it, now, and why."""
+        """Return whether the user may now use a privilege at an object or below it, and why."""
         (known,) = self.read([nodes])
         rulings = decide(known.facts, (privilege,), below=is_used_below(privilege, nodes[-1].kind))
         because = [ruling.because for ruling in rulings]
@@ -350,7 +350,7 @@ class Access:
         """Return the ids of the metalakes that have a user of this name."""
         return [record.chain[0].id for record in users_named(self.backend, self.who.name)]
 
-    # --- ids for what is created together with its owner
+    # --- ids for an entity that is created together with its owner
 
     def made(self, entity_id: int) -> None:
         """Note that the user creates an entity with this id."""
@@ -363,12 +363,12 @@ class Access:
 
 
 def _gone(want: Want) -> EntityNotFound:
-    """Return the error for a purged or hidden object, by its id: it may have got its path while it was hidden."""
+    """Return the error for a purged or hidden object by its id, because it may have got its path while hidden."""
     return EntityNotFound(str(want.on), f"the object with the id {want.on} is not there any more; load it again")
 
 
 def _granted(known: KnownFacts, want: Want) -> Scopes | None:
-    """Return the scope versions that must hold for a right; None: the facts do not allow it. It is decided once."""
+    """Return the scope versions that must hold for a right; None: the facts do not allow it. Cached in the facts."""
     what = (want.operation, want.kind)
     if what not in known.granted:
         rulings = _rulings(known, want)

@@ -187,7 +187,7 @@ def _is_member(facts: Facts) -> Ruling:
 
 
 def _at(facts: Facts, any_of: Sequence[str], at: int) -> Ruling:
-    """Return the ruling whether the user owns a level, or has one of the privileges there."""
+    """Return the ruling on whether the user owns a level, or has one of the privileges there."""
     level = facts.chain[at]
     if facts.owned_from <= at:
         above = facts.chain[facts.owned_from]
@@ -202,7 +202,7 @@ def _at(facts: Facts, any_of: Sequence[str], at: int) -> Ruling:
 
 
 def _holds(facts: Facts, privilege: str, at: int) -> Ruling:
-    """Return the ruling whether the user has a privilege at a level."""
+    """Return the ruling on whether the user has a privilege at a level."""
     levels, roles = facts.levels, facts.role_names
     mine = [g for g in facts.grants if g.privilege == privilege and levels.get(g.on, at + 1) <= at and g.role in roles]
     for grant in mine:
@@ -213,7 +213,7 @@ def _holds(facts: Facts, privilege: str, at: int) -> Ruling:
     if not mine:
         why = f"no role of {facts.user} allows {privilege} on {facts.chain[at].path}"
         return Ruling(False, why, missing=(privilege, facts.chain[at]))
-    # one grant is enough: always the same one, so that few roles are guarded
+    # one grant is enough; take always the same one, so that few roles are guarded
     best = min(mine, key=lambda grant: grant.role)
     why = f"{facts.role_in_words(best.role)} allows {privilege} on {facts.chain[levels[best.on]].path}"
     return Ruling(True, why, frozenset({best.role}))

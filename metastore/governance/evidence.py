@@ -309,7 +309,7 @@ class _Rows:
         return self._at[places]
 
     def _deciding(self, place: int) -> tuple[Granted, ...]:
-        """Return the grants at a place that can decide. If 1,666 roles allow the same there, only one of them can.
+        """Return the grants at a place that can decide. If 1,666 roles allow the same there, one grant is enough.
 
         A decision takes the first grant that denies something, and otherwise the grant with the lowest role id.
         """
@@ -337,7 +337,7 @@ def _is_meant(who: Who, nodes: Nodes, user: Member) -> bool:
 
 def who(user: object) -> Who:
     """Return the user with a bare name, or with a path (a tuple of names)."""
-    # taken as a name, whatever characters it has: they must not turn a signed-in user into another one
+    # any text is a name, whatever characters it has: they must not turn a signed-in user into another one
     if isinstance(user, str):
         return Who(clean_name(exact_text(user, "a user")))
     *lake, name = parse_path(user)

@@ -34,12 +34,12 @@ __all__ = [
 ]
 
 OPERATIONS: Final = ("see", "create", "alter", "rename", "move", "drop", "restore", "purge", "enable", "disable")
-"""What can be done with an entity. The privilege for ``create`` is needed at the parent, those for all other operations
-at the entity itself.
+"""What can be done with an entity. For ``create`` the privilege is needed at the parent, for the others at the
+entity itself.
 """
 
 WAY: Final[Mapping[str, str]] = MappingProxyType({"catalog": "use_catalog", "schema": "use_schema"})
-"""By kind: the privilege that is needed at each node of this kind above an object."""
+"""By kind: the privilege that is needed at each container of this kind above an object."""
 
 OWNER: Final = "owner"
 """The kind of the relation from an object to its owner."""
@@ -48,7 +48,7 @@ REVEAL: Final = "use_secret"
 """The privilege to reveal the secrets of an object."""
 
 OWNERSHIP: Final = "ownership"
-"""Used in place of a privilege where only owners may do something."""
+"""The word in place of a privilege if only owners may do something."""
 
 
 @dataclass(frozen=True)

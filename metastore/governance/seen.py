@@ -1,7 +1,7 @@
 """A backend that shows one user only what it may see. The code above it needs no changes.
 
-Hidden entities are left out: a path ends before them, their ids are not found, a listing skips them. They leave one
-trace, the taken name: a path to a hidden entity has all its nodes, but no record.
+Hidden entities are left out: a path ends before them, their ids are not found, a listing skips them. Only a taken name
+reveals them: a path to a hidden entity has all its nodes, but no record.
 
 Rows are read before the rights, or both at one instant. So the user sees nothing that was written after it lost the
 right. A method of the port that is neither here nor in ``PASSED`` is refused.
@@ -62,7 +62,7 @@ class Seen:
         known = self._access.at(lookups[0]) if len(lookups) == 1 else None
         if known is None:
             return self._shown(lookups, self._base.resolve(lookups))
-        # the same statement asks whether the remembered facts about the object still hold
+        # the same statement checks whether the remembered facts about the object still hold
         resolved, held = self._base.resolve_holding(lookups[0], known.seen_by.pairs)
         if held and resolved.record is not None and known.stands_at(resolved.nodes):
             return [resolved]
@@ -93,14 +93,14 @@ class Seen:
             return resolved
         seen = known.first_hidden - (len(known.nodes) - len(resolved.nodes))
         if resolved.record is not None and seen == len(resolved.nodes) - 1:
-            return Resolved(resolved.nodes, None)  # the name is taken: a create must say that much
+            return Resolved(resolved.nodes, None)  # the name is taken, which a create must reveal
         return Resolved(resolved.nodes[: max(0, seen)], None)
 
     def _above(self, starts: Iterable[Node]) -> dict[int, Nodes]:
         """Return the nodes that lead to the start of each lookup, itself last.
 
-        They are read and not remembered: the ancestors may have changed, and the start's own scope version would not
-        show that.
+        The nodes are read and not remembered: the ancestors may have changed, and the scope version of the start would
+        not show that.
         """
         found: dict[int, Nodes] = {start.id: () if start.id == ROOT_ID else (start,) for start in starts}
         return {**found, **self._nodes_of([i for i in found if i != ROOT_ID])}
@@ -196,7 +196,7 @@ class Seen:
         while before is not None:
             page = read(before)
             now = self._below(parent_id, kind, guards) if page.held else before
-            # rights that were granted since the call began may be missing; rights that were revoked must be missing
+            # rights granted since the call began may be missing; rights revoked since then must be missing
             if now == before or (fresh and now is not None and now.shows_all(before)):
                 return page
             before, fresh = now, True
@@ -309,8 +309,8 @@ class Seen:
     def relations(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
         """Return the relations in slots of entities that the user sees, even if the other end is hidden.
 
-        A write that replaces an exclusive relation must increase its version. Only that version is used of a hidden
-        end.
+        A write that replaces an exclusive relation must raise that relation's version. Nothing else of a hidden end is
+        used.
         """
         rows = self._base.relations(kind, slots)
         froms = list(dict.fromkeys(from_id for from_id, _ in slots))
@@ -332,5 +332,5 @@ class Seen:
 
 
 def _some(chosen: Chosen) -> bool:
-    """Whether a choice leaves some children out."""
+    """Whether a choice excludes some children."""
     return bool(chosen.ids) or chosen.only

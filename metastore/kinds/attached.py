@@ -21,7 +21,7 @@ class Attached:
     """A relation between a target (the object) and an attached entity: a tag, a policy, an owner, …"""
 
     id: int
-    """The relation's own id, which its events carry."""
+    """The relation's own id, which is in its events."""
     kind: str
     """The kind of the attached entity: ``tag``, ``policy``, ``user`` …"""
     name: str
@@ -29,7 +29,7 @@ class Attached:
     """The name and the path of the attached entity."""
     value: str | None
     column: str | None
-    """The present path of the target's column that the relation is on. None: it is on the target itself."""
+    """The present path of the target's column that has the relation. None: the target itself has it."""
     target_kind: str
     target_path: str
     target_id: int

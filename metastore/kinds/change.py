@@ -36,7 +36,7 @@ Doc = dict[str, Any]
 
 
 class _Unset:
-    """Marks an argument that was not given, where None has a meaning of its own."""
+    """A marker for an argument that was not given, because None has a meaning of its own."""
 
     def __repr__(self) -> str:
         return "UNSET"
@@ -95,7 +95,7 @@ class EntityChange:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> EntityChange:
         """Return the change that ``to_json`` wrote."""
-        if list in map(type, fields.values()):  # copied only if needed: without another dict, a feed is read faster
+        if list in map(type, fields.values()):  # copied only if needed, because that makes reading a feed faster
             fields = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
         return cls(**fields)
 
@@ -135,7 +135,7 @@ def _decode_one(fields: dict[str, Any]) -> EntityChange:
     known = _registry.get(fields.get("change", ""))
     if known is not None:
         try:
-            said = fields.copy()  # a copy: if the change cannot be read, ``fields`` is kept whole
+            said = fields.copy()  # a copy, so that ``fields`` stays whole if the change cannot be read
             del said["change"]
             return known.from_json(said)
         except Exception:  # noqa: BLE001, S110  (a newer program may write other fields; readers must not stop)
@@ -203,7 +203,7 @@ class RemoveProperty(EntityChange):
 
 def property_text(value: object, key: object) -> str:
     """Return a property's value in stored form, or raise InvalidArgument."""
-    if type(value) is str and value.isascii():  # most values return here, before a text for a message is made
+    if type(value) is str and value.isascii():  # most values return here, before any text for a message is made
         return value
     return clean_text(value, f"the property {shown(key)}")
 

@@ -294,9 +294,9 @@ def _register(kind: Kind) -> None:
 
 
 def _shape(kind: built_in.Kind) -> tuple[object, ...]:
-    """Return the parts of a kind that all its declarations must agree on."""
+    """Return the parts of a kind in which all its declarations must agree."""
     changes = [(change.__module__, change.__qualname__) for change in kind.changes]
-    # types by their names: a module that is loaded again makes its types and functions again
+    # types by their names, because reloading a module makes its types and functions again
     fields = [(name, _type(field)) for name, field in kind.fields.items()] if isinstance(kind, Kind) else None
     return kind.family, kind.parents, kind.container, fields, changes
 

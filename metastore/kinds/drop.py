@@ -30,10 +30,9 @@ __all__ = [
 ]
 
 ANNOUNCED, STARTED, DESTROYED = "announced", "started", "destroyed"
-"""The phases: nothing is destroyed yet; destruction may have begun; it is complete, and only the metadata is left.
+"""The phases: nothing is destroyed yet; destruction may have begun; destruction is complete, and only metadata is left.
 
-A column or partition stays in the phase *destroyed* while its table is not live, because nothing writes to a table that
-is not live."""
+A part of a table stays *destroyed* while the table is not live, because nothing writes to a table that is not live."""
 PARTS = ("column", "partition")
 """The parts of an entity that can be dropped in steps."""
 

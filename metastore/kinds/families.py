@@ -22,7 +22,7 @@ def _families(family: str, parents: tuple[str, ...], depth: int) -> tuple[str, .
         above = depth - len(upwards)
         if above < 1:
             return None
-        # if there are several parents, one is the catalog, which is always the second name
+        # if there are several parents, one of them is the catalog, which is always the second name
         parent = kind_named(parents[0] if above == 2 else parents[-1])
         upwards.append(parent.family)
         parents = parent.parents

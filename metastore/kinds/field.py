@@ -92,7 +92,7 @@ class DocField:
         if row is None:
             return self
         parsed = row._parsed  # noqa: SLF001  (a field is a part of its class)
-        # the class has no __set__, so from now on Python finds the value in the instance and does not call this method
+        # the class has no __set__, so Python now finds the value in the instance, and does not call this method again
         value = vars(row)[self.name] = decoded(row, lambda: self.decode(self.stored_in(parsed)))
         return value
 

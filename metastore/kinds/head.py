@@ -15,7 +15,7 @@ __all__ = ["note_written", "split"]
 _COMMENT: Final = '{"comment":'
 _PROPERTIES: Final = ',"properties":'
 _MOST: Final = 20_000
-"""The most texts that are remembered. Then all are forgotten, and the next change of each parses it whole."""
+"""The most texts to remember. Beyond that, all are forgotten, and the next change of each document parses it whole."""
 
 _scan = JSONDecoder().scan_once  # type: ignore[attr-defined]  # the value at an index of a text, and where it ends
 _written: dict[int, None] = {}

@@ -18,7 +18,7 @@ def clean_json_object(value: Any, what: str) -> dict[str, Any]:
         raise InvalidArgument(f"{what} must be a JSON object")
     try:
         text = json.dumps(dict(value), allow_nan=False, ensure_ascii=False)
-        text.encode()  # a lone surrogate can be neither stored nor shown
+        text.encode()  # raises for a lone surrogate, which can neither be stored nor shown
         clean: dict[str, Any] = json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"{what} must be a JSON object: {error}") from None
@@ -30,7 +30,7 @@ def clean_json_object(value: Any, what: str) -> dict[str, Any]:
 
 
 def _has_text_keys(value: object) -> bool:
-    """Whether the keys of all objects are strings. JSON makes one key of 1 and "1", so that a value would be lost."""
+    """Whether the keys of all objects are strings. JSON makes one key of 1 and "1", so a value would be lost."""
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and _has_text_keys(inner) for key, inner in value.items())
     return not isinstance(value, list | tuple) or all(map(_has_text_keys, value))

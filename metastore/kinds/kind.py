@@ -38,7 +38,8 @@ __all__ = [
 ]
 
 _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
-# JSONEncoder.encode makes this encoder at each call; making it once saves 5 % of the client's CPU time of an alter
+# JSONEncoder.encode makes such an encoder at each call; one for all calls saves 5 % of the client's CPU time of an
+# alter
 _parts = c_make_encoder(None, _encoder.default, encode_basestring_ascii, None, ":", ",", False, False, False)
 
 

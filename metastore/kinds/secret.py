@@ -126,7 +126,7 @@ def key_numbers(text: str) -> set[int]:
 
 
 def as_shown(value: Any) -> Any:
-    """Return a stored value as clients see it: of a sealed value the handle, any other value unchanged."""
+    """Return a stored value as clients see it: the handle of a sealed value, any other value unchanged."""
     if not isinstance(value, str) or not value.startswith(SEALED):
         return value
     parts = sealed_parts(value)
@@ -172,9 +172,8 @@ def kept_readable(
 ) -> dict[str, str]:
     """Return the properties of the past that replace ``before``.
 
-    A value that nobody can read any more is replaced by the present one.
-
-    Unreadable are the values that a scrub removed from history, and those encrypted by a ``destroyed`` data key.
+    A value that nobody can read any more is replaced by the present value: a value that a scrub removed from history,
+    or one that is encrypted by a ``destroyed`` data key.
     """
 
     def lost(value: object) -> bool:

@@ -1,8 +1,8 @@
 """Leases with fencing tokens: time-limited ownership of a name, and the number that proves it inside a commit.
 
-*Time decides only who may take over; the token decides safety.* The token of a lease grows with each
-acquisition, release and break. A commit under a lease requires its token in the same statement that writes. So a
-holder that was paused, cut off, or has a wrong clock changes nothing after another process has the lease.
+*Time decides only who may take over; the token decides safety.* The token of a lease grows with each acquisition,
+release and break. A commit under a lease requires its token in the same statement that writes. So a holder that was
+paused, cut off, or has a wrong clock changes nothing once another process has the lease.
 
 ``book``       the port: the promises of a book of leases, in a table or as objects in a bucket
 ``database``   the book in the store's own database

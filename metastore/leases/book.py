@@ -43,7 +43,7 @@ class Want(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """A lease that the caller holds now."""
+    """A lease that the caller now holds."""
 
     name: str
     token: int | None
@@ -52,11 +52,11 @@ class Grant(NamedTuple):
     fence: LeaseToken | None
     """The token that a commit under the lease requires; None: no store checks the token."""
     mark: str = ""
-    """The book's id of this acquisition, where the token does not suffice."""
+    """The book's id of this acquisition, for books whose token does not suffice."""
 
 
 class Refusal(NamedTuple):
-    """Why no lease was taken: the first name that another process holds, or that others have waited for longer."""
+    """Why no lease was taken, for the first name that another process holds, or that others have waited for longer."""
 
     name: str
     owner: str | None
@@ -110,7 +110,7 @@ class Queue(Protocol):
         """Return when it may be this waiter's turn, or after ``seconds``. Meanwhile, keep the place alive."""
 
     def served(self) -> None:
-        """Note that this ticket has acquired the leases, so that its place need not be given up."""
+        """Note that this ticket has acquired the leases, so its place need not be given up."""
 
 
 class Book(Protocol):

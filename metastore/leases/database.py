@@ -95,7 +95,7 @@ class DatabaseBook:
 
         def attempt() -> tuple[Grant, ...] | Refusal:
             nonlocal unheard
-            if unheard is not None:  # another request would meet what this one took
+            if unheard is not None:  # another request would find the leases taken by this one
                 return self._taken_unheard(unheard)
             operation_id = session.clock.operation_id()
             holder = (want.owner, want.incarnation)
@@ -105,7 +105,7 @@ class DatabaseBook:
                 answer = self._rows.take(take)
             except Exception:
                 raise
-            except BaseException:  # an interrupt: the caller never learns of the lease
+            except BaseException:  # an interrupt, so the caller will never learn of the lease
                 self._untake(take, want.ttl)
                 raise
             if isinstance(answer, Conflicted):
@@ -166,13 +166,13 @@ class DatabaseBook:
         return self._freed(f"break {name}", lambda mine: self._rows.break_(name, _path(name), mine, by))
 
     def _freed(self, what: str, send: Callable[[UUID], int | Conflicted | Unknown]) -> bool:
-        """Free leases: ``send`` gets the operation's id. Raises OutcomeUnknown if an answer was lost, and none came."""
+        """Free leases; ``send`` gets the operation's id. Raises OutcomeUnknown if the last answers were lost."""
         # one id for all attempts, so that a retry cannot break the next holder's lease
         operation_id, lost = self._session.clock.operation_id(), list[UUID]()
 
         def attempt() -> bool:
             answer = send(operation_id)
-            if not answer and lost:  # it may have waited for the sending before it, which a later snapshot shows
+            if not answer and lost:  # it may have waited for an earlier sending, whose effect a later snapshot shows
                 answer = send(operation_id)
             if isinstance(answer, Conflicted):
                 raise Conflict(answer.cause, "other processes changed the lease at the same moment")
@@ -271,7 +271,7 @@ class DatabaseBook:
         """Note the token of a lease that another book keeps, so that commits in this store can require it.
 
         ``token`` None: the lease has no token, so this store assigns the next one. Return the token that commits
-        require; None: a newer token is noted already. Raises OutcomeUnknown if an answer was lost, and none came.
+        require; None: a newer token is noted already. Raises OutcomeUnknown if no answer came.
         """
         session, lost = self._session, list[UUID]()
 
@@ -295,14 +295,14 @@ class DatabaseBook:
         return rows[0].token if rows else 0
 
     def noted_for(self, name: str) -> str | None:
-        """Return the incarnation that the newest token of a name was noted for."""
+        """Return the incarnation for which the newest token of a name was noted."""
         _, rows = self._page([name], "")
         return rows[0].incarnation if rows else None
 
 
 @contextmanager
 def _in_doubt(lost: Sequence[UUID]) -> Iterator[None]:
-    """Raise OutcomeUnknown in place of an error that says that nothing was written, if an answer was lost before."""
+    """Raise OutcomeUnknown instead of an error that denies a write, if an answer was lost before."""
     try:
         yield
     except (BackendUnavailable, DeadlineExceeded, RetriesExhausted) as error:

@@ -65,7 +65,7 @@ class Heartbeat:
         self._watching: threading.Thread | None = None
         self._ended: dict[threading.Thread, Future[None]] = {}
         self._stop, self._wake = threading.Event(), threading.Event()
-        self._guard = threading.Lock()  # guards the next two
+        self._guard = threading.Lock()  # guards the next two attributes
         self._keepers: list[Alive] = []
         self._beats = False
         self._now = False
@@ -97,7 +97,7 @@ class Heartbeat:
         self._wake.set()
 
     def _is_kept(self) -> bool:
-        """Whether a keeper is left that would release the lease. If not, the next keeper starts the renewals again."""
+        """Whether a keeper is left that would release the lease. If not, the next keeper restarts the renewals."""
         with self._guard:
             self._beats = any(keeper.is_alive() for keeper in self._keepers)
             return self._beats
@@ -127,7 +127,7 @@ class Heartbeat:
         return thread
 
     def stop(self, patience: float = 0.0) -> None:
-        """Stop the renewals; wait ``patience`` seconds for one in flight. A later one finds another token."""
+        """Stop the renewals; wait ``patience`` seconds for a renewal in flight. A later renewal finds another token."""
         self._stop.set()
         self._wake.set()
         for thread, ended in list(self._ended.items()) if patience else ():

@@ -78,7 +78,7 @@ class Hold:
         self._ttl = ttl
         self._validity = None if since is None else Validity(clock, ttl, since)
         self._expires_at = min(grant.expires_at for grant in grants)
-        self._last, self._answered = ttl, clock.monotonic()  # of the renewal that the book did last
+        self._last, self._answered = ttl, clock.monotonic()  # of the renewal that the book applied last
         self._heart = Heartbeat(self, ttl / 4 if renew_every is None else renew_every)
         self._on_lost: OnLost | None = None
         self.lost: threading.Event = Lost(self)
@@ -86,12 +86,12 @@ class Hold:
         self._why = ""
         self._released = self._given_back = False
         self._pid = os.getpid()
-        self._guard = threading.Lock()  # guards the next three, and what a renewal notes
+        self._guard = threading.Lock()  # guards the next three attributes, and what a renewal notes
         self._told = False
         self._claims = 1  # how many times it was acquired and not released yet
         self._blocks: list[Alive] = []  # the keeper of each block
 
-    # --- what it is
+    # --- the state of the hold
 
     @property
     def expires_at(self) -> datetime:
@@ -115,7 +115,7 @@ class Hold:
         return tuple([fence for fence in fences if fence is not None])
 
     def check(self) -> None:
-        """Raise LeaseLost if the lease is known to be lost, or its time is over. Sends no request."""
+        """Raise LeaseLost if the lease is known to be lost, or its time is over. This sends no request."""
         if os.getpid() != self._pid:
             raise self._error("it belongs to the process that acquired it, not to its child")
         if self._released:
@@ -178,32 +178,32 @@ class Hold:
         again = "stop its work, and acquire it again"
         return LeaseLost(name, token, f"the lease {name!r}{number} is lost: {why}; {again}")
 
-    # --- keeping it
+    # --- renew and release
 
     def renew(self) -> None:
         """Renew the lease for its ttl from now. Raises LeaseLost.
 
-        After another error the holder goes by the end that it knew; others may have to wait for the later one.
+        After another error the holder relies on the old end; other processes may have to wait until the new one.
         """
         self.check()
         if self._validity is None:
             raise InvalidArgument("only the process that acquired the lease can renew it; this process joined it")
-        since, ttl = Instant.now(self.clock), self._ttl  # another thread may acquire it for longer meanwhile
+        since, ttl = Instant.now(self.clock), self._ttl  # read once: another thread may acquire it for longer meanwhile
         expires_at = self._book.renew(self._grants, self.incarnation, ttl)
         if expires_at is None:
             self.check()  # another thread may have released it meanwhile
             raise self.lose("another process has it, or broke it")
         is_left_out = not self._note(expires_at, Validity(self.clock, ttl, since))
         self.check()  # the answer may have come too late
-        # left out: the database did a shorter one after this one. Shorter than _ttl: it was acquired for longer
-        # meanwhile, and this renewal may have come after that one
+        # left out: the database applied a shorter renewal after this one. ttl < _ttl: another thread acquired it for
+        # longer, and this renewal may have come after that one
         if is_left_out or ttl < self._ttl:
             self.renew()
 
     def _note(self, expires_at: datetime, renewed: Validity) -> bool:
         """Note the end that the holder may rely on. False: the database ended the lease earlier after ``renewed``.
 
-        The database has the end of the renewal that it did last. Of two that were on their way at once, its clock tells
+        The database has the end of the renewal that it applied last. Of two renewals in flight at once, its clock shows
         which one that is.
         """
         with self._guard:
@@ -215,7 +215,7 @@ class Hold:
                 return False
             if later:
                 self._expires_at, self._last, self._answered = expires_at, ttl, self.clock.monotonic()
-            # one that was answered first may last longer, unless this one has shortened it
+            # a renewal that was answered earlier may last longer, unless this one has shortened it
             if (later and ttl < known.ttl) or renewed.left() > known.left():
                 self._validity = renewed
             return True
@@ -226,7 +226,7 @@ class Hold:
             self._heart.keep()
 
     def _look_again(self) -> None:
-        """Renew the lease now, if it is renewed at all: another server answers now, which may lack it."""
+        """Renew the lease now, if it is renewed at all, because another server answers now, which may lack it."""
         self._heart.now()
 
     def watch(self, on_lost: OnLost | None) -> None:

@@ -156,7 +156,7 @@ class Leases:
         with ours.lock:
             for k in over:
                 ours.held.pop(k, None)
-            if ours.closed:  # since the lease was asked for
+            if ours.closed:  # closed while the request was under way
                 raise StoreClosed
             ours.held[key] = hold
 
@@ -192,7 +192,7 @@ class Leases:
         with until(since.monotonic + patience):
             return self._book.take(want), since
 
-    # --- what is held
+    # --- held leases
 
     def renew(self, lease: Hold) -> None:
         """Renew a lease for its ttl from now. Raises LeaseLost, BackendUnavailable, DeadlineExceeded."""
@@ -210,7 +210,7 @@ class Leases:
     def join(self, name: str, token: int) -> Lease:
         """Return the lease that a parent process holds and renews, to commit under its token.
 
-        ``metastore lease run NAME -- COMMAND`` passes both to the command, in METASTORE_LEASE and
+        ``metastore lease run NAME -- COMMAND`` passes the name and the token to the command, in METASTORE_LEASE and
         METASTORE_LEASE_TOKEN. This process neither renews nor releases it. Raises LeaseLost if the lease has another
         token.
         """
@@ -224,7 +224,7 @@ class Leases:
         return Lease(self._book, self._clock, (grant,), asked, None, staging=self._staging)
 
     def _look_again(self) -> None:
-        """Renew now the leases that are renewed: another server answers now, which may lack the latest leases."""
+        """Renew now the leases that are renewed, because another server answers now, which may lack the latest ones."""
         for hold in list(self._ours.held.values()):
             hold._look_again()  # noqa: SLF001  (no user calls it)
 
@@ -236,7 +236,7 @@ class Leases:
         for hold in held:
             hold.closed()
 
-    # --- looking, and breaking
+    # --- look at leases, and break them
 
     def holder(self, name: str, *, expired: bool = False) -> Holder | None:
         """Return the holder of a lease; None: it has no holder. An expired holder is returned only with ``expired``."""

@@ -53,14 +53,14 @@ class Managers:
         self.crawls = Crawls(session)
 
     def relations(self, name: str) -> RelationManager:
-        """Return the manager of a kind of relation, by its name: one declared with ``ms.Relation``, or a built-in one.
+        """Return the manager of a kind of relation, declared with ``ms.Relation`` or built in, by the kind's name.
 
         Raises InvalidArgument for a relation that this program does not know.
         """
         return RelationManager(self._session, relation_named(name))
 
     def manager(self, kind: str) -> DeclaredManager:
-        """Return the manager of a kind, by its name: one declared with ``ms.Kind``, or a built-in one.
+        """Return the manager of a kind, declared with ``ms.Kind`` or built in, by the kind's name.
 
         Raises InvalidArgument for a kind that this program does not know.
         """

@@ -1,7 +1,7 @@
 """The managers of the built-in kinds, with the typed arguments of their ``create``.
 
-The keywords of a ``create`` are the fields that the class of its entities declares, with the same defaults: a test
-compares the two. ``create`` hands its ``locals()`` on, so that no field is named a third time.
+The keywords of each ``create`` are the fields that the class of its entities declares, with the same defaults: a test
+compares them. ``create`` passes its ``locals()`` on, so that no field is named a third time.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _NO_LOCATIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class Disableable(Manager[E]):
-    """A manager whose entities can be disabled: they then admit no writes below them."""
+    """A manager whose entities can be disabled; below a disabled entity, writes are refused."""
 
     @shows_options(CallOptions)
     def enable(self, target: Target, **options: Unpack[CallOptions]) -> E:
-        """Admit writes below the entity again; return it."""
+        """Allow writes below the entity again; return it."""
         return self._set_in_use(target, True, options)
 
     @shows_options(CallOptions)
     def disable(self, target: Target, **options: Unpack[CallOptions]) -> E:
-        """Refuse all writes below the entity with NotInUse, also those in flight; return it."""
+        """Refuse all writes below the entity with NotInUse, including those in flight; return it."""
         return self._set_in_use(target, False, options)
 
     def _set_in_use(self, target: Target, in_use: bool, options: CallOptions) -> E:

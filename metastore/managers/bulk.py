@@ -1,4 +1,4 @@
-"""Many entities below one parent, created in chunks: one commit each."""
+"""Create many entities below one parent in chunks, one commit each."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def create_many(
 
 @dataclass
 class _Writer:
-    """The writer of chunks below one parent: it looks the parent up once, and the commits check that guess."""
+    """The writer of chunks below one parent. It looks the parent up once; the commits check that it is still there."""
 
     session: ManagerSession
     kind: Kind
@@ -80,7 +80,7 @@ class _Writer:
 
     def _sealed(self, properties: Any, seal: Seal) -> Any:
         if self.seal is not None:
-            self.seal = seal  # it differs from the first one if the user does not see the catalog
+            self.seal = seal  # the seal changes if the user does not see the catalog
         return seal.properties(properties)
 
     def write(self, chunk: list[NamedWish]) -> int:

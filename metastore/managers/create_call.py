@@ -1,4 +1,4 @@
-"""A create, from the call to the entity, including missing schemas above it."""
+"""Create an entity: from the call to the entity, including missing schemas above it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _create(
     ends, rounds = session.clock.monotonic() + session.policy_of(call).deadline, 0
     with until(ends):
         if call.operation_id is not None and not session.in_transaction:
-            # made before the call itself: otherwise the error about missing parents would become the operation's result
+            # before the call itself: otherwise an error about missing parents would become the operation's result
             _make_all_parents(session, kind, path, options, call)
         while True:
             try:
@@ -65,7 +65,7 @@ def _create(
             except EntityNotFound:
                 rounds += 1
                 if session.in_transaction and rounds > len(parse_path(path)):
-                    raise  # the transaction's reads come from two instants: another round would read the same
+                    raise  # a transaction keeps its reads, so another round would read the same
                 if session.clock.monotonic() >= ends:
                     raise DeadlineExceeded(
                         f"nothing was created at {path!r}: a schema above it was dropped again and again until the "
@@ -117,7 +117,7 @@ def _request(
 
 
 def _nowhere() -> None:
-    """Return None: a create that fails for a taken name changes no existing entity."""
+    """Return None: a create that fails because the name is taken changes no existing entity."""
 
 
 def _make_all_parents(session: ManagerSession, kind: Kind, path: Path, options: CreateOptions, call: Call) -> None:
@@ -149,7 +149,7 @@ def _make_parent(session: ManagerSession, kind: Kind, path: Path, options: Creat
     try:
         create_entity(session, KINDS["schema"], names[:depth], {}, more)
     except OutcomeUnknown:
-        # It is unknown whether the schema exists, but that does no harm: the call's own operation was not sent yet.
+        # The schema may exist now, which does no harm. The call's own operation was not sent yet.
         own = call_from(options).operation_id or session.clock.operation_id()
         raise OutcomeUnknown(
             own,

@@ -1,8 +1,8 @@
-"""Find entities by name, kind and properties, wherever they are: page by page, each page true at one instant.
+"""Find entities by name, kind and properties, at any depth: page by page, each page true at one instant.
 
-A search either scans the index of names, or walks the tree from the scope down; it takes the shorter way. Both keep one
-page at a time in memory, and the ids of the containers still to visit. The index of names has them as they were given,
-so a catalog that folds case is always walked.
+A search either scans the index of names, or walks the tree from the scope down, whichever reads less. Both keep in
+memory one page, and the ids of the containers that they still have to visit. The index has names in the spelling in
+which they were given, so the search always walks a catalog that folds case.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PAGE: Final = 500
 _TOGETHER: Final = 250
 """How many containers' children one statement scans at most."""
 _MORE, _MOST = 4, 40
-"""By which factor a scan of names grows after a page with few matches, and how many pages it reads at once at most."""
+"""The factor by which a scan of names grows after a page with few matches, and the most pages that it reads at once."""
 _FEW: Final = 1000
 """How many rows the first comparison of the two ways counts at most."""
 _ROW, _STATEMENT = 2, 300
@@ -84,7 +84,7 @@ def wanted(
     glob = "*" if name is None else unicodedata.normalize("NFC", clean_text(name, "the name to find"))
     if "\x00" in glob:
         raise InvalidArgument("the name to find must not contain NUL")
-    if len(glob.replace("*", "")) > MAX_NAME:  # SQLite accepts no pattern beyond a maximal length
+    if len(glob.replace("*", "")) > MAX_NAME:  # SQLite refuses longer patterns
         raise InvalidArgument(f"the name to find has more than {MAX_NAME} characters besides *; shorten it")
     glob, pairs, looked_for = re.sub(r"\*+", "*", glob), _pairs(properties), clean(text)
     return CheckedSearch(_scope(backend, under), kind or "", glob, pairs, recursive, looked_for)
@@ -191,12 +191,12 @@ class Looking:
 
     @property
     def prefix(self) -> str:
-        """The literal prefix of the glob."""
+        """The text before the first wildcard of the glob."""
         return re.split(r"[*?]", self.wanted.glob, maxsplit=1)[0]
 
     @property
     def _before(self) -> str:
-        """The upper bound of the scan of names. If only one name fits: the smallest text that sorts after it."""
+        """The upper bound of the scan of names; if only one name can match, the smallest text that sorts after it."""
         return self.prefix + ("\x01" if self.prefix == self.wanted.glob else _BEYOND)
 
     def records(self) -> Iterator[Record]:
@@ -207,7 +207,7 @@ class Looking:
         if not self.prefix:
             yield from self._by_name(("", -1))
             return
-        # the index has names as they were given: below a catalog that folds case, a walk finds the entities
+        # below a catalog that folds case, the walk finds the entities: the index has names as they were given
         yield from (record for record in self._by_name((self.prefix, -1)) if not record.folded)
         scope = self.wanted.scope
         if scope is None or scope.kind == "metalake":
@@ -215,7 +215,7 @@ class Looking:
                 yield from self._below(catalog)
 
     def walks(self) -> bool:
-        """Whether a walk reads less than a scan of names; both are counted only as far as the comparison needs."""
+        """Whether a walk reads less than a scan of names. It counts both only as far as the comparison needs."""
         scope, kind = self.wanted.scope, self.wanted.kind
         if not self.wanted.recursive or (scope is not None and (scope.fold or not self.prefix)):
             return True
@@ -265,8 +265,8 @@ class Looking:
             group, below = _alike(waiting, most), list[Container]()
             for search in self._parts(group[0]):
                 yield from self._of_all(search, group, below)
-            # small containers share a statement: as many as would fill half a page if their number of children stays
-            # the same
+            # put as many small containers into one statement as fill half a page, if each has as many children as the
+            # containers of the last statement
             most = min(max(len(group) * _PAGE // (2 * max(len(below), 1)), 1), _TOGETHER)
             if self.wanted.recursive:
                 waiting += [one for one in below if kind_named(one.kind).container]
@@ -286,7 +286,7 @@ class Looking:
         yield from self._of_all(search, group[middle:], below)
 
     def _parts(self, above: Container) -> Iterator[Search]:
-        """Yield the searches of a container's children: all, or the wanted kind's family and those leading to it."""
+        """Yield the searches of a container's children: all kinds, or the wanted kind and the containers on the way."""
         kind = self.wanted.kind
         if not kind:
             yield self._search(above.id, by_name=False, after=("", ""))
@@ -322,9 +322,8 @@ class Looking:
 def following(search: Search, batch: Matches) -> Search:
     """Return the search of the page after ``batch``, which is not the last one.
 
-    After a page with few matches, a scan of names reads more rows at once. Matches that the user does not see count
-    too: a statement returns at most one page of them, so a longer scan would read its remaining rows in vain for each
-    page.
+    After a page with few matches, a scan of names reads more rows at once. Matches that the user does not see count as
+    matches: a statement returns at most one page of them, so a longer scan would read rows in vain.
     """
     few = search.by_name and batch.fit * _MORE < search.most
     limit = min(search.limit * _MORE, _PAGE * _MOST) if few else _PAGE
@@ -332,7 +331,7 @@ def following(search: Search, batch: Matches) -> Search:
 
 
 def _alike(waiting: list[Container], most: int) -> list[Container]:
-    """Take up to ``most`` containers from the end that one statement can scan: those of the same kind and case rule."""
+    """Take from the end up to ``most`` containers for one statement: they have the same kind and case rule."""
     group = [waiting.pop()]
     while waiting and len(group) < most and (waiting[-1].kind, waiting[-1].fold) == (group[0].kind, group[0].fold):
         group.append(waiting.pop())
@@ -340,9 +339,9 @@ def _alike(waiting: list[Container], most: int) -> list[Container]:
 
 
 def _fragment(properties: Mapping[str, str]) -> str:
-    """Return a text that each document with these properties contains: the longest one, in its stored form.
+    """Return the longest text, as stored, that each document with these properties must contain.
 
-    A value that may be a secret is not stored as it is shown, so only its key is used.
+    If a value may be a secret, its stored form differs, so only its key is used.
     """
     pairs = [(key, value, value.startswith(_OTHERWISE)) for key, value in properties.items()]
     texts = [f"{to_json(key)}:" if hidden else to_json({key: value})[1:-1] for key, value, hidden in pairs]

@@ -1,12 +1,12 @@
-"""Find entities page by page: each call searches for a bounded time; the token that it returns continues the search.
+"""Find entities page by page: each call searches for a bounded time and returns a token to continue with.
 
-A search for a name reads the index of names, if it may be large. Everything else walks the tree, depth first, each
-container kind by kind, in the order of keys.
+A search for a name reads the index of names, if a walk of the tree would read more. Everything else walks the tree
+depth first, each container kind by kind, in the order of keys.
 
-A token reveals nothing that is hidden from the user. It holds the place of the last entity that the caller may see: in
-the index, or in each container on the way down. The index has hidden names too. If a user's step found only hidden
-names, its token would make no progress. Then the search continues in the tree, which skips hidden children in the
-database, and leaves out entities that the index has shown.
+A token reveals nothing that is hidden from the user: it holds the place of the last entity that the user may see, in
+the index or in each container on the way down. The index also has hidden names. If a user's step finds only hidden
+names, its token would make no progress; so the search then continues in the tree. There the database skips hidden
+children, and the search leaves out the entities that the index has shown.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FoundPage(Page[Entity]):
     """
 
     looked: int
-    """How many entities all steps up to this one looked at, of those that the caller may see."""
+    """How many entities the search has looked at so far, among those that the caller may see."""
     at: str | None
     """The path of the last entity that this step looked at; None: it looked at no entity."""
 
@@ -57,7 +57,7 @@ class FoundPage(Page[Entity]):
 
 @dataclass
 class _Frame:
-    """A container that is being read, and its progress: the kind of children, and the key and id of the last one."""
+    """The reading of one container, and its progress: the kind of children, and the key and id of the last one."""
 
     nodes: tuple[Node, ...]
     """The nodes from below the root to the container, itself last; empty: the root."""
@@ -101,7 +101,7 @@ def _find_page(session: Session, wanted: CheckedSearch, size: int, token: str | 
 
 
 class _Step:
-    """One call: its matches so far, and its end. A place is the content of its token besides the count."""
+    """One call: its matches so far, and where it stops. A *place* is the content of its token, without the count."""
 
     def __init__(self, session: Session, wanted: CheckedSearch, size: int, ends: float) -> None:
         self._session, self._backend, self._origin = session, session.backend, session.backend.origin
@@ -118,7 +118,7 @@ class _Step:
     def begin(self) -> list[Any] | None:
         """Search from the beginning; return the place to continue at, or None at the end."""
         looking, glob = self._looking, self._wanted.glob
-        # most names that a user scans may be hidden, and a text is in documents: only names are quick to scan
+        # only a scan of names is fast: a text search reads documents, and a user may not see most of the names
         is_quick = looking.prefix or (glob != "*" and self._session.access is None)
         return self._names(("", -1)) if is_quick and not looking.walks() else self._tree(self._top())
 
@@ -142,7 +142,7 @@ class _Step:
             batch = self._backend.find(replace(search, most=self._size - len(self.found)))
             for record in batch.records:
                 place = (record.chain[-1].name, record.chain[-1].id)
-                if not record.folded:  # the tree shows those: the index has names as they were given
+                if not record.folded:  # the tree shows those below a folding catalog
                     self._look(record)
             self._has_moved = True
             if batch.last is None:
@@ -214,7 +214,7 @@ class _Step:
             (known,) = self._backend.by_id([frame.id])
             if known is None or not known.live:
                 break
-            frame.nodes = known.record.chain  # renamed or moved meanwhile
+            frame.nodes = known.record.chain  # the container was renamed or moved meanwhile
         frame.rows, frame.is_last = deque(page.rows), not page.held or len(page.rows) < _ROWS
 
     def _kinds(self, above: str | None) -> list[str]:
@@ -249,5 +249,5 @@ class _Step:
             return wanted.properties.items() <= entity.properties.items() and (
                 self._text is None or self._text.is_in(entity)
             )
-        except UnreadableRow:  # unknown whether it matches: reading it raises the error
+        except UnreadableRow:  # it may match, so yield it: reading it raises the error
             return True

@@ -107,7 +107,7 @@ def _fields(step: Step, position: str | None, origin: Origin) -> dict[str, Any]:
     """Return the fields of a :class:`Version`, with the function that makes its entity."""
     changes, path = step.changes, step.path_after or step.path_before
     if path is not None:
-        # checked here, so that a damaged path fails at this call, and not when the caller asks for the entity
+        # checked here, so that a damaged path fails in this call, and not when the caller asks for the entity
         parse_path(path)
     return {
         "version": step.version or 0,
@@ -129,9 +129,9 @@ def _entity(step: Step, position: str | None, origin: Origin) -> Entity | Owned 
 
 
 def _made(cls: type[V], fields: dict[str, Any]) -> V:
-    """Return a frozen value.
+    """Return a frozen value without a call of its constructor.
 
-    Its own constructor sets field by field, which takes as long as the rest of reading a change.
+    The constructor sets each field separately, which takes as long as all the rest of reading a change.
     """
     made = object.__new__(cls)
     made.__dict__.update(fields)

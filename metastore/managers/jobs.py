@@ -1,4 +1,4 @@
-"""The managers of job templates and jobs. :mod:`metastore.jobs` fills templates in, and runs jobs."""
+"""The managers of job templates and jobs. :mod:`metastore.jobs` fills templates in and runs jobs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class JobTemplates(Manager[JobTemplate]):
 
 
 class Jobs(Manager[Job]):
-    """Jobs. ``metastore.jobs.submit(store, template, conf)`` makes a job from a template, which a worker then runs."""
+    """Jobs. ``metastore.jobs.submit(store, template, conf)`` makes a job from a template. A worker runs the job."""
 
     @shows_options(CreateOptions)
     def create(
@@ -66,5 +66,5 @@ class Jobs(Manager[Job]):
 
     @shows_options(CallOptions)
     def cancel(self, target: Target, **options: Unpack[CallOptions]) -> Job:
-        """Cancel a job, unless it has ended; return it. A started one is ``cancelling`` until its worker ends it."""
+        """Cancel a job, unless it has ended; return it. A running job is ``cancelling`` until its worker ends it."""
         return self.alter(target, CancelJob(self._session.clock.micros()), **options)

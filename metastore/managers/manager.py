@@ -1,4 +1,4 @@
-"""The manager: everything that can be done with the entities of one kind.
+"""The manager: all operations on the entities of one kind.
 
 A manager checks the call and hands it on. ``reader.py`` and ``history.py`` read; ``create_call.py`` and ``bulk.py``
 create. ``mutation.py`` runs a change of an entity, whose attempts are in ``attempts/alter.py`` and
@@ -108,15 +108,15 @@ class Manager(Generic[E]):
     ) -> Iterator[E]:
         """Yield the direct children of this kind, by name. Raises EntityNotFound for a missing parent.
 
-        With ``unreadable``, damaged rows are left out, and that function gets an error for each. Without it, reading a
-        damaged field raises UnreadableRow.
+        With ``unreadable``, damaged rows are left out, and ``unreadable`` is called with an error for each. Without it,
+        reading a damaged field raises UnreadableRow.
         """
         return self._reader.children(parent, LIVE, page_size, unreadable)
 
     def dropped(
         self, parent: Target | None = None, *, page_size: int = 1000, unreadable: Unreadable | None = None
     ) -> Iterator[E]:
-        """Yield the children that were dropped and can be restored, by name, then oldest first. See ``list``."""
+        """Yield the dropped children that can be restored, ordered by name, then oldest first. See ``list``."""
         return self._reader.children(parent, DROPPED, page_size, unreadable)
 
     def names(self, parent: Target | None = None, *, page_size: int = 1000) -> Iterator[str]:
@@ -135,7 +135,7 @@ class Manager(Generic[E]):
     def dropped_page(
         self, parent: Target | None = None, *, size: int = 100, token: str | None = None, prefix: str | None = None
     ) -> Page[E]:
-        """Return one page of the children that were dropped, by name, then oldest first. See :meth:`page`."""
+        """Return one page of the children that were dropped, ordered by name, then oldest first. See :meth:`page`."""
         return self._reader.children_page(parent, DROPPED, size, token, prefix)
 
     def names_page(
@@ -168,7 +168,7 @@ class Manager(Generic[E]):
         expected_version: int | None = None,
         **options: Unpack[CallOptions],
     ) -> E:
-        """Apply ``changes``, merged with concurrent changes of others; return the entity.
+        """Apply ``changes``, merged with concurrent changes by others; return the entity.
 
         Nothing is written if the entity stays equal. Raises EntityNotFound; VersionConflict if ``expected_version`` or
         a change's own expectation fails; and the errors of the changes.
@@ -199,14 +199,14 @@ class Manager(Generic[E]):
                 seal, given = seal.redeclared(changes)
             changes = seal.changes(given)
         encrypts = not all(map(is_, given, changes))
-        # a repeat under the caller's id must have the same arguments, and another data key has other ciphertexts
+        # a repeat under the caller's id must have equal arguments, but a new data key would give other ciphertexts
         repeatable = not encrypts or call.operation_id is None
         mergeable = repeatable and expected_version is None and not self._session.in_transaction
         redeclares = self._kind is CATALOG and settles(changes)
         settled = None if seal is None else seal.settled
         merge = merge_of(self._kind, target, changes, settled) if mergeable and not redeclares else None
         secret: Merge | None = None
-        # the ciphertexts are bound to the id of the entity that the call reads
+        # the ciphertexts are bound to the entity's id, so only an attempt, which reads the entity, can make them
         if encrypts and seal is not None and merge is not None:
             secret, merge = seal.announced(merge), None
         actor = actor_of(self._session, call)
@@ -254,7 +254,7 @@ class Manager(Generic[E]):
         expected_version: int | None = None,
         **options: Unpack[CallOptions],
     ) -> bool:
-        """Drop the entity; False: no such entity exists. Raises NotEmpty without ``cascade``.
+        """Drop the entity; False: no such entity exists. Raises NotEmpty unless ``cascade`` or the entity is empty.
 
         It can be restored until gc collects it.
         """
@@ -279,7 +279,7 @@ class Manager(Generic[E]):
     ) -> PendingDrop:
         """Announce the drop of an entity with all below it, or of one ``column``, whose data lies outside of the store.
 
-        From now on it is hidden: loads and writes of it, and of what is below it, raise DropPending, and its name stays
+        From now on it is hidden: loads and writes of it, and of all below it, raise DropPending, and its name stays
         taken. Destroy the data between ``started()`` and ``finish()`` of the returned drop; before ``started()``,
         ``roll_back()`` restores everything. If no step follows for ``ttl`` seconds, another process may take it over:
         see ``store.drops``. Raises EntityNotFound, DropPending; InvalidArgument for a nested column, in a transaction.

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class SeenModel:
-    """A model as it was read, and its versions, which are read when needed."""
+    """A model as it was read, and its versions, each read when it is needed."""
 
     def __init__(self, view: View, kind: Kind, model: Target) -> None:
         self._backend = view.backend
@@ -50,7 +50,7 @@ class SeenModel:
         return number
 
     def row(self, number: int) -> OwnedRecord | None:
-        """Return the row of a version."""
+        """Return the row of a version; None: no such version."""
         return self._backend.owned_by_name([self.nodes[-1].id], MODEL_VERSION.name, [str(number)])[0]
 
     def missing(self, number_or_alias: int | str) -> EntityNotFound:
@@ -69,11 +69,11 @@ class ModelEdit(SeenModel):
         self._view = view
         self._in_transaction = in_transaction
         self._kind = kind
-        self._changes: list[EntityChange] = []  # of the model
+        self._changes: list[EntityChange] = []  # changes of the model itself
         self._there: dict[int, OwnedRecord] = {}
         self._docs: dict[int, Doc] = {}
         self._said: dict[int, tuple[EntityChange, ...]] = {}
-        self._touched: dict[int, str] = {}  # by number: create, alter or drop
+        self._touched: dict[int, str] = {}  # the action on each version, by number: create, alter or drop
 
     def existing(self, number_or_alias: int | str) -> int:
         """Return the number of an existing version, or raise EntityNotFound."""
@@ -93,11 +93,11 @@ class ModelEdit(SeenModel):
         return number in self._docs
 
     def _check_alias(self, number: int, alias: str) -> None:
-        """Read the version that an alias points to, according to the model.
+        """Read the version to which the model says that an alias points.
 
-        The commit expects that version of the row.
+        The commit then expects the version of that row.
         """
-        # the row was read after the model, so it may differ
+        # the row was read after the model, so it may no longer have the alias
         if not self._read(number) or alias not in self._docs[number]["aliases"]:
             message = f"{self.path}: the alias {alias} moved meanwhile"
             raise VersionConflict(self.path, None, None, message) if self._in_transaction else Conflict("read", message)
@@ -110,7 +110,7 @@ class ModelEdit(SeenModel):
         return number
 
     def alter(self, number: int, changes: Sequence[EntityChange]) -> bool:
-        """Apply changes to a version; False if it stays equal."""
+        """Apply changes to a version; False: the version stays equal."""
         if self._view.asking:
             self._touched[number] = "alter"
             return True
@@ -129,7 +129,7 @@ class ModelEdit(SeenModel):
             self._change(RemoveAlias(alias))
 
     def point(self, alias: str, number: int | None) -> bool:
-        """Let an alias point to this version, or to no version; False if it does so already."""
+        """Let an alias point to version ``number``; None: to no version. False: it already does."""
         before: int | None = self.doc["aliases"].get(alias)
         if before == number:
             return False
@@ -149,7 +149,7 @@ class ModelEdit(SeenModel):
         self._changes.append(change)
 
     def propose(self, finish: Callable[[Results], T]) -> Proposal[T]:
-        """Return the commit: the versions first, then the model if it has changed."""
+        """Return the commit; it writes the versions first, then the model if it has changed."""
         writes: list[Write] = [self._write(number, action) for number, action in self._touched.items()]
         if self._changes:
             changes = dump_changes(tuple(self._changes), self._names)
@@ -171,7 +171,7 @@ class ModelEdit(SeenModel):
         return dump(self._docs[number], (*self._names, str(number)))
 
     def version(self, number: int, results: Results, actor: str | None) -> ModelVersion:
-        """Return a version as the commit left it; without results, as it is now."""
+        """Return a version as the commit left it. Without results, return it as it is now."""
         there = self._there.get(number)
         if not results:
             assert there is not None

@@ -1,7 +1,7 @@
 """Models and their versions.
 
-A version is an owned row, and its aliases are also in the model's document. A call that changes both is one commit that
-expects the versions of both. So an alias never points to a missing version, nor to two versions.
+A version is an owned row; its aliases are also in the model's document. A call that changes both makes one commit,
+which expects the versions of both. So an alias never points to a missing version, nor to two versions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ROUNDS: Final = 3
 
 
 class Models(Manager[Model]):
-    """Models. A version is named by its number, or by an alias."""
+    """Models and their versions. A caller names a version by its number or by an alias."""
 
     def __init__(self, session: ManagerSession, kind: Kind) -> None:
         super().__init__(session, kind)
@@ -73,7 +73,7 @@ class Models(Manager[Model]):
         for rounds in count(1):
             seen = SeenModel(View(backend, trusting=False), self._kind, model)
             row = seen.row(seen.number(alias))
-            # the row was read after the model, so only the row itself shows whether the alias still points to it
+            # the row was read after the model, so check in the row whether the alias still points to it
             version = None if row is None else ModelVersion(row)
             if version is not None and alias in version.aliases and still(backend, seen.nodes):
                 return version
@@ -114,7 +114,7 @@ class Models(Manager[Model]):
         return page_after(self._session, source, size, token)
 
     def _numbered(self, model_id: int, after: int, limit: int) -> list[OwnedRecord]:
-        """Return the rows of the next versions. Numbers are not used again, so that there may be gaps."""
+        """Return the rows of the next versions. Numbers are never used again, so there may be gaps."""
         backend, rows, size = self._session.backend, list[OwnedRecord](), min(limit, _FIRST)
         while len(rows) < limit:
             names = [str(number) for number in range(after + 1, after + size + 1)]
@@ -122,14 +122,14 @@ class Models(Manager[Model]):
             found = [row for row in numbered if row is not None]
             rows += found
             after += size
-            # read after the rows: a version that was added meanwhile is among them, or beyond them
+            # read after the rows: a version added meanwhile is among the rows, or has a later number
             known = backend.by_id([model_id])[0]
             if known is None or not known.live:
                 raise EntityNotFound(str(model_id), f"the model with the id {model_id} was dropped while it was read")
             left = _latest(known.record) - after
             if left <= 0:
                 break
-            # rows beyond the page are read again; where most versions were dropped, the next page asks for twice as
+            # rows beyond the page are read again; where most versions were dropped, the next read asks for twice as
             # many numbers
             size = min(left, limit - len(rows) if 2 * len(found) >= size else min(2 * size, _PAGE))
         return rows[:limit]
@@ -145,9 +145,9 @@ class Models(Manager[Model]):
         properties: Mapping[str, str] = _NOTHING,
         **options: Unpack[CallOptions],
     ) -> ModelVersion:
-        """Add a version, numbered one after the latest.
+        """Add a version, with the number after the latest.
 
-        In the same commit, its aliases move from other versions to it.
+        The same commit moves its aliases from other versions to it.
         """
         names = clean_aliases(aliases)
 
@@ -242,7 +242,7 @@ class Models(Manager[Model]):
 
     @shows_options(CallOptions)
     def set_alias(self, model: Target, alias: str, number: int, **options: Unpack[CallOptions]) -> ModelVersion:
-        """Let an alias point to a version, even if it pointed to another one; return the version."""
+        """Let an alias point to a version, even if it points to another one now; return the version."""
         name = clean_alias(alias)
         number = positive_integer(number, "the number of a version")
         actor = actor_of(self._session, call_of(options))

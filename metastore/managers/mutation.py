@@ -39,8 +39,8 @@ def mutate(
     """Run a mutation; return the result. Raises the errors of the attempt, and the error that ends the retries.
 
     It derives the call's description and its arguments from the kind and the target. ``arguments`` returns the
-    arguments besides the target. ``name``: the name of the owned row, if the call writes one; ``target`` is then its
-    owner. ``owned_rows``: the call writes rows that the entity owns, besides the entity. The other parameters are those
+    arguments besides the target. ``name``: the name of the owned row that the call writes; then ``target`` is the row's
+    owner. ``owned_rows``: besides the entity, the call writes rows that the entity owns. The other parameters are those
     of :class:`Request`.
     """
 
@@ -52,9 +52,9 @@ def mutate(
         return [kind.name, target_value(target), *(() if name is None else (name,)), arguments()]
 
     if isinstance(target, Entity):
-        committed(session.backend, target)  # checked before anything is announced or purged under its id
+        committed(session.backend, target)  # checked before anything is announced or purged under the entity's id
     where: Callable[[], Lookup | Entity] | None = None
-    # owned rows, and entities with many others below, are not sent together with other requests
+    # changes of owned rows, and exclusive changes of containers, never join a batch
     if isinstance(kind, Kind) and not owned_rows and not (kind.container and exclusive):
         where = partial(place_of, kind, target)
     request = Request(

@@ -1,6 +1,6 @@
-"""The keywords that every mutation takes besides its own arguments, each declared once with type, default and meaning.
+"""The keywords that every mutation takes besides its own arguments. Each is declared once: type, default, meaning.
 
-A method takes them as ``**options: Unpack[CallOptions]``. Its decorator :func:`shows_options` writes them out in the
+A method takes them as ``**options: Unpack[CallOptions]``. Its decorator :func:`shows_options` adds them to the
 signature and the docstring, where ``help()``, ``inspect.signature`` and editors look.
 """
 
@@ -32,7 +32,7 @@ class Option:
 
 
 class BulkOptions(TypedDict, total=False):
-    """The options of ``create_many``: who asks and why, how long each of its commits may take (seconds), and a lease.
+    """The options of ``create_many``: principal, reason, the deadline of each commit (seconds), and a lease.
 
     A commit under a lease requires its token. If the lease was taken over, broken or released, or has expired, nothing
     is written and LeaseLost is raised.
@@ -45,7 +45,7 @@ class BulkOptions(TypedDict, total=False):
 
 
 class CallOptions(BulkOptions, total=False):
-    """The other options of every mutation: its operation id (or ``ms.key(…)``), under which it is applied at most once.
+    """The other options of every mutation: an operation id (or ``ms.key(…)``), under which it is applied at most once.
 
     A repeat with the same id, for as long as operations are kept, returns the first result, or
     raises the first error; with other arguments it raises OperationIdReused.
@@ -75,7 +75,7 @@ BULK_OPTIONS: Final = frozenset(_declared(BulkOptions))
 
 
 def shows_options(options: type) -> Callable[[F], F]:
-    """Return a decorator that writes ``options`` out in a function's signature and docstring.
+    """Return a decorator that adds ``options`` to a function's signature and docstring.
 
     The function itself stays as it is: a call costs nothing more. ``options`` is the TypedDict that the function's
     ``**`` parameter unpacks.
@@ -99,7 +99,7 @@ def shows_options(options: type) -> Callable[[F], F]:
 
 
 def call_from(options: Mapping[str, Any]) -> Call:
-    """Return the options of a call whose keywords are known."""
+    """Return the call of options whose keywords are known."""
     given = map(options.get, ("principal", "deadline", "operation_id", "lease", "reason"))
     return Call(*given)
 

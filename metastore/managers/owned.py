@@ -1,6 +1,6 @@
 """The managers of owned rows: partitions, statistics and others.
 
-Writing one takes the owner's guard and those above it; it does not change the owner's version.
+A write of a row takes the guards of its owner and of the owner's ancestors. It does not change the owner's version.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class OwnedManager(Generic[O]):
     def page(self, owner: Target, *, size: int = 100, token: str | None = None, prefix: str | None = None) -> Page[O]:
         """Return one page of the owner's rows, by name; ``token`` is the ``next_token`` of the page before.
 
-        ``prefix`` is taken as it is. Raises InvalidArgument for a token of another listing.
+        ``prefix`` has no wildcards. Raises InvalidArgument for a token of another listing.
         """
         return self._page(owner, size, token, prefix, lambda record: cast(O, self._kind.row(record)))
 
@@ -185,7 +185,7 @@ class OwnedManager(Generic[O]):
     ) -> int:
         """Create or replace ``rows`` and drop others, in one commit; return how many changed.
 
-        A row that is equal already is not written; the commit checks that it is still equal. Of rows with the same
+        A row that is equal already is not written; the commit checks that it is still equal. If several rows have one
         name, the last one counts.
         """
         given = {row.name: row for row in map(checked_row, items(rows, "rows"))}
@@ -249,7 +249,7 @@ class OwnedManager(Generic[O]):
     def _kept(
         self, owner_id: int, known: Mapping[str, OwnedRecord | None], written: AbstractSet[str]
     ) -> tuple[Read, ...]:
-        """Return the conditions on rows that are not written: at the commit they are as wanted, or absent."""
+        """Return the conditions on the rows that are not written: at the commit they must still be equal, or absent."""
         return tuple(
             [
                 Absent(owner_id, self._kind.name, name, owned=True)
@@ -306,7 +306,7 @@ class OwnedManager(Generic[O]):
         return mutate(self._session, self._kind, call, "drop", owner, attempt, lambda _: True, name=name)
 
     def place(self, view: View, owner: Target, name: str) -> tuple[tuple[Node, ...], str]:
-        """Return the owner's nodes, itself last, and the row's path."""
+        """Return the owner's nodes, with the owner last, and the row's path."""
         record = find(view, self._owner, owner)
         check_in_use(record.chain[:-1])
         return record.chain, format_path((*[n.name for n in record.chain], name))
@@ -324,7 +324,7 @@ class OwnedManager(Generic[O]):
 
 
 def _shown(backend: Reads, owner_id: int, kind: str, after: str, limit: int, guards: Guards) -> RowPage[OwnedRecord]:
-    """Return the next rows without those that are being dropped in steps, up to the wanted number."""
+    """Return up to ``limit`` next rows; skip those that are being dropped in steps."""
     kept: list[OwnedRecord] = []
     while True:
         page = backend.owned(owner_id, kind, after, limit, guards)
@@ -335,7 +335,7 @@ def _shown(backend: Reads, owner_id: int, kind: str, after: str, limit: int, gua
 
 
 def still(backend: Reads, nodes: tuple[Node, ...]) -> bool:
-    """Whether the path still leads to an owner, and so did when the owner's rows were read."""
+    """Whether the path still leads to the owner, as it did when the owner's rows were read."""
     return backend.hold([(n.id, n.scope_version) for n in nodes])
 
 

@@ -1,4 +1,4 @@
-"""Owned rows before they are written, and the encryption in their documents."""
+"""Prepare owned rows for writing, and encrypt properties in their documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Row:
     name: str
     doc: str
     stood: bool = False
-    """True: the document was stored before, so that no caller gave the encrypted values in it."""
+    """True: the document was stored before, so its encrypted values do not come from a caller."""
 
 
 def has_properties(doc: str) -> bool:
@@ -32,7 +32,7 @@ def has_properties(doc: str) -> bool:
 
 
 def sealed_row(row: Row, seal: Seal) -> tuple[Row, Mapping[str, str]]:
-    """Return a row that the call may write, and its properties that are bound to the owner later."""
+    """Return a row that the call may write, and its properties whose secrets must still be bound to the owner."""
     doc = json.loads(row.doc)
     properties = {
         key: value if row.stood and sealed_parts(value) is not None else seal.value(key, value)
@@ -49,13 +49,13 @@ def read_doc(doc: str) -> dict[str, Any]:
 
 
 def bound_doc(doc: str, secrets: Mapping[str, str], owner_id: int, before: Mapping[str, Any] | None = None) -> str:
-    """Return a document whose secrets are bound to the row's owner; ``before`` is the row's document now."""
+    """Return a document whose secrets are bound to the row's owner; ``before`` is the row's present document."""
     more = bound(secrets, owner_id, {} if before is None else before["properties"])
     return to_json(with_properties(json.loads(doc), more)) if more else doc
 
 
 def kept_doc(doc: str, before: Mapping[str, Any]) -> str:
-    """Return a document with the present sealed value in place of each handle."""
+    """Return a document in which the present sealed value replaces each handle."""
     if SEALED not in doc:
         return doc
     new = json.loads(doc)
@@ -63,7 +63,7 @@ def kept_doc(doc: str, before: Mapping[str, Any]) -> str:
 
 
 def checked_row(row: object) -> Row:
-    """Return a row that a caller gave. Raises InvalidArgument."""
+    """Return ``row`` if it is a Row. Raises InvalidArgument."""
     if not isinstance(row, Row):
         raise InvalidArgument(f"put_many takes what the manager's row() returns, not {shown_value(row)}")
     return row

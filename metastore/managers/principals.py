@@ -43,7 +43,7 @@ class Owners:
 
     @shows_options(CallOptions)
     def set(self, target: Target, owner: Target, *, kind: str | None = None, **options: Unpack[CallOptions]) -> None:
-        """Make ``owner`` the owner of ``target``, in place of the one before. Raises EntityNotFound."""
+        """Make ``owner`` the owner of ``target``, instead of the previous owner. Raises EntityNotFound."""
         self._relations.attach(target, owner, kind=kind, **options)
 
     @shows_options(CallOptions)
@@ -128,9 +128,9 @@ class Roles(Manager[Role]):
         kind: str | None = None,
         **options: Unpack[CallOptions],
     ) -> Grant:
-        """Allow, or deny, a privilege on an object and on all below it; a repeated grant changes nothing.
+        """Allow, or deny, a privilege on an object and on all objects below it. A repeated grant changes nothing.
 
-        ``kind`` says what is at a path. Raises EntityNotFound, InvalidArgument.
+        ``kind`` is the kind of the entity at the path ``on``. Raises EntityNotFound, InvalidArgument.
         """
         value = f"{_effect(effect)}:{known_privilege(privilege)}"
         made = self._grants.relate(WantedRelation(end_of(role, ("role",)), end_of(on, (), kind), value), options)
@@ -169,7 +169,7 @@ class Roles(Manager[Role]):
         return WantedRelation(end_of(member, ("user", "group")), end_of(role, ("role",)))
 
     def of(self, member: Target) -> list[Role]:
-        """Return the roles that a user or group itself has, by name. Raises EntityNotFound."""
+        """Return the roles that were given to the user or group itself, by name. Raises EntityNotFound."""
         return cast(list[Role], leads_to(self._session, MEMBERSHIP, end_of(member, ("user", "group")), "role"))
 
     def members(self, role: Target) -> Iterator[User | Group]:
@@ -178,12 +178,12 @@ class Roles(Manager[Role]):
 
 
 def _check_grant(role: Record, on: Record, value: str, column: int) -> None:  # noqa: ARG001  (a Judge)
-    """Raise InvalidArgument for a privilege that objects of this kind cannot have: it would have no effect."""
+    """Raise InvalidArgument for a privilege that has no effect on objects of this kind."""
     check_privilege(effect_of(value)[0], on.chain[-1].kind)
 
 
 def clean_privilege(privilege: Any) -> str:
-    """Return a privilege's word. Raises InvalidArgument."""
+    """Return the word of a privilege. Raises InvalidArgument."""
     if not isinstance(privilege, str) or not _PRIVILEGE.fullmatch(exact_text(privilege, "a privilege")):
         raise InvalidArgument(f"a privilege is a word such as select_table, not {shown(privilege)}")
     return privilege

@@ -30,8 +30,8 @@ def left_to_gc() -> Iterator[None]:
 def delete_trees(backend: Upkeep, roots: Sequence[int]) -> int:
     """Delete entities that are purging and all below them; return how many were deleted.
 
-    It goes down in batches: the children of a whole batch are asked for at once. If another process deletes some of the
-    rows at the same time, they are left to it, and the remaining roots are deleted one by one.
+    It goes down in batches, and asks for the children of a whole batch at once. If another process deletes rows of a
+    batch at the same time, this one leaves the batch to it, and deletes the remaining roots one by one.
     """
     deleted = 0
     stack: list[Sequence[int]] = [roots] if roots else []
@@ -41,7 +41,7 @@ def delete_trees(backend: Upkeep, roots: Sequence[int]) -> int:
             continue
         gone = _delete(backend, stack.pop())
         deleted += gone
-        if not gone:  # another process deletes them now, and continues with the rest
+        if not gone:  # another process deletes them, and continues with the rest
             return deleted + sum(delete_trees(backend, [one]) for one in roots if len(roots) > 1)
     return deleted
 

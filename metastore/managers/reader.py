@@ -32,7 +32,7 @@ NameRow = tuple[str, str]
 
 
 class Reader(Generic[E]):
-    """The reading half of a manager. It shares its methods with :class:`metastore.managers.manager.Manager`."""
+    """The reads of :class:`metastore.managers.manager.Manager`, whose methods call these."""
 
     def __init__(self, session: ManagerSession, kind: Kind) -> None:
         self._session = session
@@ -43,9 +43,9 @@ class Reader(Generic[E]):
         return self._session.backend  # a transaction changes its session's backend when it begins and when it ends
 
     def kept_as(self, target: Target) -> object:
-        """Return the cache's key for a target: the text of a path, as it is given; its names; or an id and a time.
+        """Return the cache's key for a target: a path's text as given, its names, or an entity's id and creation time.
 
-        If commits are lost, the id may be another entity's; but that one was created at another time.
+        The time distinguishes entities with the same id: after a loss of commits, the database may give an id again.
         """
         if isinstance(target, Entity):
             origin, here = target.origin, self._backend.origin
@@ -92,7 +92,7 @@ class Reader(Generic[E]):
         return self._not_there(where, resolved) if entity is None else entity
 
     def _not_there(self, where: Lookup, resolved: Resolved) -> E:
-        """Raise the error of a path that led nowhere, unless an entity has this path by now."""
+        """Raise the error for a path that led nowhere. If an entity has the path by now, return it."""
         if resolved.free:
             raise missing(where.names, resolved.nodes)
         error = partial(absent, self._backend, where, resolved.nodes)
@@ -104,7 +104,7 @@ class Reader(Generic[E]):
         return cast(E, found) if isinstance(found, Entity) else self._there(names)
 
     def _at(self, names: tuple[str, ...]) -> Found:
-        """Return the entity at a path; or the live nodes up to the first missing name."""
+        """Return the entity at a path. If it is missing, return the live nodes up to the first missing name."""
         origin = self._backend.origin
         resolved = self._session.resolve(lookup(self._kind, names))
         return self._mine(resolved.record, origin) or resolved.nodes
@@ -135,18 +135,18 @@ class Reader(Generic[E]):
         return isinstance(self._at(names) if cache is None else self._cached(cache, path, names), Entity)
 
     def _mine(self, record: Record | None, origin: Origin) -> E | None:
-        """Return the entity, if it is of this kind, and not of another kind in the same family.
+        """Return the entity if it is of this kind; another kind of the family may have the path.
 
-        ``origin`` was taken before the read: another thread may note a restart of the server before the answer is used.
+        ``origin`` was taken before the read, because another thread may note a restart before the answer is used.
         """
         if record is None or record.chain[-1].kind != self._kind.name:
             return None
         return cast(E, self._kind.entity(record, origin))
 
     def children(self, parent: Target | None, state: int, page_size: int, unreadable: Unreadable | None) -> Iterator[E]:
-        """Yield the children in ``state``, by name, then oldest first.
+        """Yield the children in ``state``, ordered by name, then oldest first.
 
-        Their origin is taken before the first read: the server may be started again while the caller holds a page.
+        Take their origin before the first read: the server may restart while the caller holds a page.
         """
         check_unreadable(unreadable)
         page_size = positive_integer(page_size, "a page size")

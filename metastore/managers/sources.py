@@ -50,8 +50,8 @@ _PAGE: Final = 1000
 class NewTable:
     """A table to create below ``parent``, with its partitions, statistics and source.
 
-    ``source`` is the name of its source, ``source_id`` and ``source_version`` are the id and version of that row (0: it
-    does not exist yet), ``source_of`` returns the source's fields for the table's id.
+    ``source`` is the name of its source. ``source_id`` and ``source_version`` are the id and version of the source's
+    row (0: it does not exist yet). ``source_of`` returns the source's fields for the table's id.
     """
 
     parent: Entity
@@ -139,7 +139,7 @@ class Sources(OwnedManager[Source]):
                 yield from ((row, far) for row, far, _, _ in live_relating(backend, relation, end_of(table, (kind,))))
 
     def rows(self, table: Table) -> Iterator[OwnedRecord]:
-        """Yield each row that a table owns, of any kind."""
+        """Yield each row that a table owns, whatever its kind."""
         backend = self._session.backend
         entity_id = _table_in_hand(table).id
         for kind in OWNED_KINDS:
@@ -158,7 +158,7 @@ class Sources(OwnedManager[Source]):
         if not all(isinstance(new, NewTable) for new in tables):
             raise InvalidArgument("tables are values of NewTable, one for each table that is created")
         call = call_of(options)
-        seal = seal_in_hand(self._session, _in_hand(catalog))  # the caller's catalog is trusted and guarded
+        seal = seal_in_hand(self._session, _in_hand(catalog))  # the call trusts and guards the caller's catalog
         ids = self._session.of_store().backend.reserve_ids(len(tables))
         writes: list[Write] = [write for id_, new in zip(ids, tables, strict=True) for write in _writes(id_, new, seal)]
         writes += [
@@ -167,7 +167,7 @@ class Sources(OwnedManager[Source]):
         ]
         entities = (catalog, *{new.parent.id: new.parent for new in tables}.values())
         chains = [entity.record.chain for entity in entities]
-        guards = both(*chains)  # the caller's entities may have different ages
+        guards = both(*chains)  # the entities may have been loaded at different times
 
         def attempt(view: View) -> Proposal[list[int]]:
             for chain in chains:
@@ -200,7 +200,7 @@ def _table_in_hand(table: Any) -> Table:
 
 
 def _in_hand(catalog: object) -> Catalog:
-    """Return the catalog that a caller has loaded."""
+    """Return ``catalog`` if it is a loaded catalog. Raises InvalidArgument."""
     if not isinstance(catalog, Catalog):
         raise InvalidArgument(f"a catalog is given as store.catalogs.load() returns it, not as {shown(catalog)}")
     return catalog
@@ -233,7 +233,7 @@ def _owned(owner_id: int, kind: OwnedKind, names: tuple[str, ...], name: str, do
 
 
 class Crawls(OwnedManager[Crawl]):
-    """The results of each crawl into a catalog, by the time when it began."""
+    """The results of each crawl into a catalog, each named by the time at which the crawl began."""
 
     def __init__(self, session: ManagerSession) -> None:
         super().__init__(session, CRAWL, CATALOG)

@@ -1,7 +1,7 @@
 """The manager of statistics: figures about the data behind a table, a partition, a fileset or a model.
 
-Users set values under names that begin with ``custom-``: strings, longs, doubles, booleans, lists and maps. All other
-names are for tools, such as the crawler, which keep whole sets of figures under them.
+Users set values under names that begin with ``custom-``: strings, longs, doubles, booleans, lists and maps. Tools, such
+as the crawler, use all other names; each of these holds a whole set of figures.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Statistics(OwnedManager[Statistic]):
         super().__init__(session, STATISTIC, TABLE)
 
     def row(self, name: str, values: Mapping[str, Any]) -> Row:
-        """Return a statistic of a tool, for ``put_many``: a set of figures under a reserved name."""
+        """Return a tool's statistic for ``put_many``: a set of figures under a reserved name."""
         return self._document(name, None, {}, {"values": values})
 
     @shows_options(CallOptions)
@@ -62,9 +62,9 @@ class Statistics(OwnedManager[Statistic]):
         kind: str = "table",
         **options: Unpack[CallOptions],
     ) -> None:
-        """Set values by name, in one commit; others stay. ``kind`` says what is at a path.
+        """Set values by name in one commit; other values stay. ``kind`` is the kind of the entity at a path.
 
-        ``partition``: set the values of that partition of the table. Raises EntityNotFound; InvalidArgument for a name
+        ``partition``: set the values of this partition of the table. Raises EntityNotFound; InvalidArgument for a name
         that does not begin with ``custom-``, or a value of another type.
         """
         clean = _clean_values(values)
@@ -84,7 +84,7 @@ class Statistics(OwnedManager[Statistic]):
         kind: str = "table",
         **options: Unpack[CallOptions],
     ) -> int:
-        """Remove values by name; return how many there were. Raises EntityNotFound."""
+        """Remove values by name; return how many values existed. Raises EntityNotFound."""
         wanted = [_custom(name) for name in items(names, "names")]
         if partition is None:
             return self._of_kind(target, kind).put_many(target, [], wanted, **options)
@@ -109,11 +109,11 @@ class Statistics(OwnedManager[Statistic]):
         return {row.name: _shown(row.name, row.values) for row in rows}
 
     def of_partitions(self, table: Target, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the statistics of these partitions, by name; a partition that does not exist is left out.
+        """Return the statistics of the named partitions, by name; skip partitions that do not exist.
 
         Raises EntityNotFound.
 
-        It is one round trip, however many partitions these are.
+        The call takes one round trip for any number of partitions.
         """
         backend = self._session.backend
         wanted = list(dict.fromkeys([clean_name(name) for name in items(names, "names")]))
@@ -161,7 +161,7 @@ class Statistics(OwnedManager[Statistic]):
 
 
 def _values(partition: OwnedRecord | None, row: OwnedRecord | None) -> dict[str, Any]:
-    """Return the values of a partition, unless they belong to an earlier partition of this name."""
+    """Return the values of a partition; ignore a row of an earlier partition of this name."""
     return {} if row is None or not _fits(partition, row) else dict(json.loads(row.doc)["values"])
 
 
@@ -179,7 +179,7 @@ def _writes(
     *,
     stale: bool,
 ) -> Iterator[Put | Delete]:
-    """Yield the writes of a partition's values; first delete a row of an earlier partition of this name."""
+    """Yield the writes of a partition's values; before them, delete a row of an earlier partition of this name."""
     kind = PARTITION_STATISTIC.name
     if row is not None and stale:
         yield Delete(table_id, kind, name, row.version, rows.event("drop", path, None), row.id)
@@ -190,7 +190,7 @@ def _writes(
 
 
 def revert_partition_statistics(session: ManagerSession, table: Entity, then: Reads) -> None:
-    """Give a table's partitions the statistics that they had in ``then``; revert the partitions first."""
+    """Restore the statistics of a table's partitions to those in ``then``; the partitions must be reverted before."""
     rows = OwnedManager[PartitionStatistic](session, PARTITION_STATISTIC, TABLE)
 
     def attempt(view: View) -> Proposal[None] | None:
@@ -225,7 +225,7 @@ def _by_partition(reads: Reads, table_id: int) -> dict[str, tuple[OwnedRecord, O
 
 
 def _fitting(partition: OwnedRecord | None, row: OwnedRecord | None) -> OwnedRecord | None:
-    """Return the row if it belongs to this partition; a partition that the same transaction makes has no id yet."""
+    """Return the row if it belongs to this partition. A partition made by the same transaction has no id yet."""
     return row if partition is not None and partition.id and _fits(partition, row) else None
 
 

@@ -1,4 +1,4 @@
-"""The managers of tags and policies: entities of a metalake that are attached to others."""
+"""The managers of tags and policies: entities of a metalake that are attached to other entities."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class _Attachable(Manager[E]):
-    """A manager whose entities are attached to others; the relation's manager does that."""
+    """A manager of entities that are attached to others; the manager of the relation attaches them."""
 
     def __init__(self, session: ManagerSession, kind: Kind, relations: RelationManager) -> None:
         super().__init__(session, kind)
@@ -81,7 +81,7 @@ class Policies(_Attachable[Policy]):
 
 
 def _check_allowed(target: Record, tag: Record, value: str, column: int) -> None:  # noqa: ARG001  (a Judge)
-    """Raise InvalidArgument for a value that the tag does not allow, and for a missing value if the tag names some."""
+    """Raise InvalidArgument for a value that the tag does not allow, or for no value if the tag lists values."""
     allowed = Tag(tag).allowed_values
     if allowed and value not in allowed:
         given = "none; give one as value=" if value == NO_VALUE else repr(value)
@@ -89,7 +89,7 @@ def _check_allowed(target: Record, tag: Record, value: str, column: int) -> None
 
 
 def _check_supports(target: Record, policy: Record, value: str, column: int) -> None:
-    """Raise InvalidArgument for a kind that the policy does not support, and for a value."""
+    """Raise InvalidArgument for a kind that the policy does not support, or if a value is given."""
     kind = target.chain[-1].kind if column == NO_COLUMN else "column"
     supports = Policy(policy).supports
     if supports and kind not in supports:

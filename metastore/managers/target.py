@@ -42,7 +42,7 @@ def _wrong_kind(kind: Kind, target: Entity) -> InvalidArgument:
 
 
 def place_of(kind: Kind, target: Target) -> Lookup | Entity:
-    """Return the place that ``target`` names, before any read. Raises InvalidArgument."""
+    """Return the place that ``target`` names, without a read. Raises InvalidArgument."""
     names = names_of(kind, target)
     return target if isinstance(target, Entity) else lookup(kind, names)
 
@@ -77,9 +77,9 @@ def by_id(backend: Reads, entity: Entity) -> Known | None:
 
 
 def in_hand(reads: Reads, target: Target | None, read: Callable[[], T]) -> T:
-    """Return what ``read`` reads, by the id of ``target`` if it is a loaded entity.
+    """Return the result of ``read``, which reads by the id of ``target`` if that is a loaded entity.
 
-    Raises EntityNotFound if another entity has the id now: the commit of the loaded one was lost. Raises
+    Raises EntityNotFound if another entity has the id by now, because the loaded entity's commit was lost. Raises
     InvalidArgument for an entity of another database.
     """
     if not isinstance(target, Entity):
@@ -93,11 +93,11 @@ def in_hand(reads: Reads, target: Target | None, read: Callable[[], T]) -> T:
                 raise EntityNotFound(target.path, no_more(target, known))
         answer = read()
         if reads.origin is here:
-            return answer  # otherwise another server may have answered, which may lack the entity
+            return answer  # no server change meanwhile: another server might lack the entity
 
 
 def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> T:
-    """Raise the error for a missing entity, unless the entity has come back: then look again."""
+    """Raise the error for a missing entity; if the error finds that the entity is back, look again."""
     try:
         raise error()
     except LookAgain as changed:
@@ -105,8 +105,8 @@ def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> 
 
 
 def look_again(changed: LookAgain, again: Callable[[], T]) -> T:
-    """Return the result of ``again``, unless the call has looked too often. Raises VersionConflict."""
-    # with remembered rights, each attempt would show the ancestors and hide the entity: this attempt runs without them
+    """Return the result of ``again``. Raises VersionConflict if the call has looked too often."""
+    # remembered rights would show the ancestors but hide the entity at each look: let the attempt run without them
     if guesses() is not None:
         raise changed
     if (looks := _looks.get()) == _MOST:
@@ -120,12 +120,12 @@ def look_again(changed: LookAgain, again: Callable[[], T]) -> T:
 
 
 def target_value(target: Target) -> object:
-    """Return ``target`` as a JSON value: an entity is its id."""
+    """Return ``target`` as a JSON value; an entity becomes its id."""
     return target.id if isinstance(target, Entity) else list(parse_path(target))
 
 
 def missing(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNotFound:
-    """The error for a path that ends after ``nodes``."""
+    """Return the error for a path that ends after ``nodes``."""
     path = format_path(names)
     if len(nodes) < len(names) - 1:
         ancestor = format_path(names[: len(nodes) + 1])
@@ -135,13 +135,13 @@ def missing(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNotFound:
 
 
 def missing_parent(names: tuple[str, ...], nodes: tuple[Node, ...]) -> EntityNotFound:
-    """The error for a new path whose parents end after ``nodes``; its path is the ancestor to create."""
+    """Return the error for a new path whose parents end after ``nodes``; it names the ancestor to create."""
     ancestor = format_path(names[: len(nodes) + 1])
     return EntityNotFound(ancestor, f"{ancestor} does not exist; create it before {format_path(names)}")
 
 
 def absent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> MetastoreError:
-    """The error for a path that ends after ``nodes``: its next entity is being dropped, or does not exist.
+    """Return the error for a path that ends after ``nodes``: the next entity is being dropped, or does not exist.
 
     This function and the next ones raise LookAgain if the entity exists now.
     """
@@ -149,28 +149,28 @@ def absent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> MetastoreE
 
 
 def absent_from(backend: Reads, ends: Sequence[tuple[Lookup, tuple[Node, ...]]]) -> MetastoreError:
-    """The error for a path of several possible kinds; for each kind, it ends after these nodes."""
+    """Return the error for a path of several possible kinds; for each kind, the path ends after the given nodes."""
     pending = (pending_at(backend, where, nodes) for where, nodes in ends)
     where, nodes = max(ends, key=lambda end: len(end[1]))
     return next((error for error in pending if error is not None), None) or missing(where.names, nodes)
 
 
 def absent_parent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> MetastoreError:
-    """The error for a new path whose parents end after ``nodes``: see :func:`absent`."""
+    """Return the error for a new path whose parents end after ``nodes``: see :func:`absent`."""
     return pending_at(backend, where, nodes) or missing_parent(where.names, nodes)
 
 
 def not_live(backend: Reads, known: Known | None, path: str, message: str) -> MetastoreError:
-    """The error for an entity that was read by its id and is not live: it is being dropped, or it was dropped."""
-    if known is not None and known.live:  # another process has restored it since it was missed
+    """Return the error for an entity read by its id that is not live: it is being dropped, or was dropped."""
+    if known is not None and known.live:  # another process has restored it since the first read
         raise LookAgain(path)
     pending = pending_above(backend, known.record.chain) if known is not None and known.dropping else None
     return pending or EntityNotFound(path, message)
 
 
 def no_more(target: Entity, known: Known | None) -> str:
-    """Return the message for a loaded entity that is not live; ``known``: its record."""
-    # a view of the past, or of a replica, shows nothing that was made later
+    """Return the message for a loaded entity that is not live; ``known`` is its present record."""
+    # a view of the past, or of a replica, does not show later entities
     later = "" if known is not None else ", or was made later than this view"
     return f"{target.path} (id {target.id}) is not there any more{later}; load the path to see what is there"
 
@@ -191,10 +191,10 @@ def find_parent(view: View, kind: Kind, parent: Entity) -> tuple[Node, ...]:
 
 @contextmanager
 def standing(view: View, chain: Sequence[Node]) -> Iterator[None]:
-    """Raise the error of a second read only if the entities of the first read have not moved.
+    """Raise the block's error only if the entities of ``chain`` have not moved since they were read.
 
-    Otherwise the two reads come from different instants, and the error describes a state that never existed. Then
-    Conflict is raised, and the call is tried again.
+    Otherwise the error mixes two instants, and describes a state that never existed. Then raise Conflict, so that the
+    call is tried again.
     """
     try:
         yield

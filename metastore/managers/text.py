@@ -1,7 +1,7 @@
-"""Search for a text in the fields of an entity, and in the names of its owner and of the tags on it.
+"""Search for a text in the fields of an entity, in the names of its owners, and in the names of its tags.
 
-The fields are its name and comment, those of its columns, and its properties. The search skips the value of a property
-that may be a secret: a match would confirm a guess of the secret.
+The fields are the entity's name and comment, those of its columns, and its properties. The search skips each value that
+may be a secret: a match would confirm a guess of the secret.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from metastore.secrets.names import is_hidden
 
 _LONGEST: Final = 1000
 RELATED: Final[Mapping[str, Relation]] = {"tag": TAG_ON, "user": OWNER, "group": OWNER}
-"""The kinds whose names are searched on behalf of the entities related to them, and the relation between the two."""
+"""The kinds whose names a search also looks at, each with the relation that leads to such an entity."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A case-folded text to look for, and the entities with a tag or an owner whose name has it."""
+    """A case-folded text to look for, and the ids of the entities whose tag or owner has the text in its name."""
 
     text: str
     related: frozenset[int]
@@ -66,15 +66,15 @@ def text_of(session: ManagerSession, text: str | None, named: Iterable[Entity]) 
 
 
 def _related(backend: Reads, relation: Relation, end: EndOf) -> Iterator[int]:
-    """Yield the ids of the entities from which the relation leads to ``end``, itself or a column of theirs."""
-    columns = lru_cache(maxsize=1)(_columns)  # columns of one object follow each other
+    """Yield the ids of the entities that the relation connects to ``end``, directly or by one of their columns."""
+    columns = lru_cache(maxsize=1)(_columns)  # relations of one object's columns come one after the other
     for row, _, doc, _ in live_relating(backend, relation, end):
         if row.column_id == NO_COLUMN or row.column_id in columns(doc):
             yield row.from_id
 
 
 def _columns(doc: str | None) -> Collection[int]:
-    with suppress(UnreadableRow):  # it may be no entity that is searched; the search raises this if it is one
+    with suppress(UnreadableRow):  # the search may not read this entity; if it does, it raises the error itself
         return column_paths(doc, None).keys()
     return ()
 

@@ -1,8 +1,8 @@
-"""Check a user's request: the right that each of its writes needs, and the guards that keep the evidence true.
+"""Check a user's request: the right that each of its writes needs, and guards that keep the evidence for it true.
 
-The attempt is unchanged, but reads only entities that the user sees (:mod:`metastore.governance.seen`). This module
-checks its proposal write by write, and adds the scope versions of the evidence as guards. If a right was taken away
-meanwhile, the commit finds one of these changed, and the next attempt decides again from a new read.
+The request's attempt stays the same, but it reads only entities that the user sees (:mod:`metastore.governance.seen`).
+This module checks its proposal write by write, and adds the scope versions of the evidence as guards. If another call
+takes a right away meanwhile, a guard fails at the commit, and the next attempt decides again from a new read.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def authorized(access: Access, request: Request[T], call: Call) -> Request[T]:
     def replay(steps: Sequence[Step]) -> T:
         return request.replay([step for step in steps if request.verb != "create" or step.kind != OWNER])
 
-    # announce only changes that an attempt was allowed to make, with the evidence for that: see _guarded
+    # announce only changes that an attempt was allowed to make, together with the evidence: see _guarded
     arguments = request.arguments
     return replace(
         request,
@@ -89,10 +89,10 @@ def check_principal(access: Access, call: Call) -> None:
 
 
 def _ask_first(access: Access, request: Request[T], view: View, error: MetastoreError) -> None:
-    """Raise PermissionDenied in place of an attempt's error if the user lacks the right: that error reveals more."""
+    """Raise PermissionDenied instead of an attempt's error if the user lacks the right: that error reveals more."""
     taken = isinstance(error, EntityAlreadyExists)
     asked = as_if_free(view, error.path) if isinstance(error, EntityAlreadyExists) else as_if_expected(view)
-    with suppress(EntityNotFound, VersionConflict):  # then the call fails for another reason than a missing right
+    with suppress(EntityNotFound, VersionConflict):  # then the call fails for another reason
         try:
             decided = request.attempt(asked)
         except EntityAlreadyExists as also:
@@ -142,7 +142,7 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     writes, finish = _owned(access, proposal, rests.known)
     guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))
     evidence, merge = rests.scopes.pairs, proposal.merge or merge
-    if any(keeps(access, write) for write in proposal.writes):  # helpers would apply it to the values of that time
+    if any(keeps(access, write) for write in proposal.writes):  # a later helper may find other values
         merge = None
     carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, rests.scopes))
     reads = (*proposal.reads, *dict.fromkeys(Expect(template.id, template.version) for template in templates))
@@ -154,7 +154,7 @@ def _both(one: Pairs, other: Scopes) -> Pairs:
 
 
 def _nodes_of(view: View, ids: Sequence[int]) -> dict[int, Nodes]:
-    """Return the nodes of objects, as the transaction has left them."""
+    """Return the nodes of objects, as the transaction has changed them."""
     ids = list(dict.fromkeys(ids))
     rows = view.backend.by_id(ids)
     return {i: row.record.chain for i, row in zip(ids, rows, strict=True) if row is not None}
@@ -163,7 +163,7 @@ def _nodes_of(view: View, ids: Sequence[int]) -> dict[int, Nodes]:
 def with_evidence(commit: Commit, access: Access) -> Commit:
     """Return a transaction's commit that also guards the evidence of its reads.
 
-    If the block saw two scope versions of one guard, the older counts: then the commit fails, as it should.
+    If the block saw two scope versions of one guard, require the older one, so that the commit fails, as it should.
     """
     own = [w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None]
     guards = requiring(commit.guards, access.noted.without([*own, *(access.mine or ())]))
@@ -196,7 +196,7 @@ def _wants(access: Access, view: View, write: Write, proposal: Proposal[T]) -> I
 
 
 def _want_of_drop(name: str) -> Want:
-    """Return the right for a step of a drop: the same as for a plain drop of the entity, column or partition."""
+    """Return the right that a step of a drop needs: the same as a plain drop of the entity, column or partition."""
     part = part_of(name)
     operation = {None: "drop", "column": "alter", "partition": "row"}[part]
     return Want(target_id(name), operation, part if operation == "row" and part else "")
@@ -209,7 +209,7 @@ def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iter
     action = write.event.action
     linked = [w for w in writes if isinstance(w, Put) and w.owner_id == write.id and w.event.action == "create"]
     if action == "alter" and linked:
-        yield Want(write.id, "row", linked[0].event.kind)  # the model's own document counts a new version
+        yield Want(write.id, "row", linked[0].event.kind)  # a new version also writes the model's document
         return
     yield Want(write.id, "own" if action == "move" else action)
     if _makes_somebody_else(view, write):
@@ -224,9 +224,9 @@ def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iter
 
 
 def _makes_somebody_else(view: View, write: Update) -> bool:
-    """Whether an update gives a user another external id.
+    """Whether an update changes the external id of a user.
 
-    That needs the right to rename: a person who has that id signs in as this user.
+    Such an update needs the right to rename: a person with that external id signs in as this user.
     """
     if write.event.kind != USER.name or write.doc is None:
         return False
@@ -241,9 +241,9 @@ def _external_id(doc: str) -> object:
 def _changes(view: View, entity_id: int, place: Place) -> tuple[bool, bool]:
     """Return whether a restore gives the entity another name, and another parent.
 
-    A restore in its place needs no more than the drop did.
+    A restore to the old place needs only the right that the drop needed.
     """
-    (row,) = view.backend.by_id([entity_id])  # a move in between raises the scope version that the write expects
+    (row,) = view.backend.by_id([entity_id])  # the write's scope version excludes a move in between
     if row is None:
         return True, True
     *_, parent, node = (ROOT, *row.record.chain)
@@ -251,7 +251,7 @@ def _changes(view: View, entity_id: int, place: Place) -> tuple[bool, bool]:
 
 
 def _wants_of_relation(write: Relate) -> Iterator[Want]:
-    # the user may no longer see an end that the caller passed
+    # check that the user still sees both ends, which the caller passed
     yield from (Want(write.from_id, "see"), Want(write.to_id, "see"))
     if write.kind in ("tag_on", "policy_on"):
         yield Want(write.to_id, "apply")
@@ -268,7 +268,7 @@ def _wants_of_relation(write: Relate) -> Iterator[Want]:
 def _template(access: Access, view: View, write: Write) -> Iterator[JobTemplate]:
     """Yield the template of a job that is made or replaced. Raises EntityNotFound, PermissionDenied.
 
-    A job runs a command as the user of some server. So a user may make a job only from a template that it sees.
+    A job runs a command as the user of some server. So it must come from a template that the user sees.
     """
     if not isinstance(write, Insert | Update) or write.event.kind != JOB.name or write.doc is None:
         return
@@ -293,10 +293,10 @@ def _template(access: Access, view: View, write: Write) -> Iterator[JobTemplate]
 
 
 def _without_taken(view: View, proposal: Proposal[T], known: Mapping[int, KnownFacts]) -> Proposal[T]:
-    """Return the proposal without the inserts whose names are taken, also by entities that the user does not see.
+    """Return the proposal without the inserts whose names are taken, even by entities that the user does not see.
 
-    The database would skip these inserts, and write their owners nevertheless. A name that is taken meanwhile is a
-    conflict.
+    The database would skip these inserts but still write their owners. If a name is taken only later, the commit
+    conflicts.
     """
     inserts = {(w.parent_id, w.family, w.key): w for w in reversed(proposal.writes) if isinstance(w, Insert)}
     rows = [*reversed(inserts.values())]

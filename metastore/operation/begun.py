@@ -1,4 +1,4 @@
-"""The state of an operation that a lone first attempt, or batches, have begun, before the full operation runs."""
+"""The state of a call after a lone first attempt, or after batches, with which a full operation continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metastore.retry.runner import Conflict
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """The result of a call's first attempt; the full operation reacts to it."""
+    """The result of a call's first attempt, to which the full operation reacts."""
 
     error: BackendUnavailable | Conflict | None = None
     """The database was away, or the request itself saw that it lost; then all other fields are unset."""
@@ -29,7 +29,7 @@ class Met:
 
 @dataclass(slots=True)
 class Begun:
-    """The state of a call that may become an operation later: see :mod:`~.once` and :mod:`metastore.combine`."""
+    """The state of a call that may later become a full operation: see :mod:`~.once` and :mod:`metastore.combine`."""
 
     id: UUID
     started: float
@@ -50,6 +50,6 @@ class Begun:
 
 
 def begin(session: Session, request: Request[Any], call: Call) -> Begun:
-    """Begin the operation of a call, now."""
+    """Begin the operation of a call at the present time."""
     operation_id = call.operation_id or request.id or session.clock.operation_id()
     return Begun(operation_id, session.clock.monotonic(), session.ends_of(call))

@@ -1,4 +1,4 @@
-"""The backend of a view with a deadline of its own, which holds for every call that sets no other one."""
+"""A backend that bounds each call of a view by the view's deadline, unless the call has a deadline already."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNBOUNDED: Final = ("close", "hearing", "leases")
 
 
 class Bounded:
-    """A port each of whose calls ends within this many seconds, unless a deadline is set already."""
+    """A port whose calls each end within ``seconds``, unless a deadline is set already."""
 
     def __init__(self, port: Any, clock: Clock, seconds: float) -> None:
         self._port, self._clock, self._seconds = port, clock, seconds

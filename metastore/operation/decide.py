@@ -1,4 +1,4 @@
-"""Begin an attempt: decide a request, and make the commit of its proposal."""
+"""Begin an attempt: decide on a request, and make a commit from its proposal."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _PATIENCE = 50
 def decide(
     session: Session, request: Request[T], *, trusting: bool, naming: bool = False
 ) -> tuple[Proposal[T] | T, bool, str | None]:
-    """Return the proposal or the caller's value; whether it rests on a guess; and the server's run.
+    """Return the proposal or the caller's value, whether it rests on a guess, and the server's run.
 
-    ``trusting``: loaded and remembered entities may be used instead of a read. No value and no error rests on such a
-    guess. ``naming``: see :class:`View`.
+    ``trusting``: the attempt may use loaded and remembered entities instead of a read. If a value or an error rests on
+    such a guess, decide again from a read. ``naming``: see :class:`View`.
     """
     run = session.backend.origin.run  # read before everything else
     view = View(session.backend, trusting, session.recent, naming=naming)
@@ -31,7 +31,7 @@ def decide(
         if isinstance(decided, Proposal) or not view.guessed:
             return decided, view.guessed, run
     except MetastoreError as error:
-        if not view.guessed or isinstance(error, BackendUnavailable):  # a guess cannot cause BackendUnavailable
+        if not view.guessed or isinstance(error, BackendUnavailable):  # BackendUnavailable never comes from a guess
             raise
     return request.attempt(View(session.backend, False, session.recent)), False, run
 

@@ -1,7 +1,7 @@
 """The fingerprint of a call's arguments, which a repeat under the same operation id must match.
 
-A secret counts in its encrypted form, so that nobody can try out values. Since the first call, the catalog may have got
-another data key, or have declared the property secret. So a fingerprint with secrets has three parts: the digest of all
+The fingerprint contains secrets in encrypted form, so nobody can test guesses. After the first call, the catalog may
+get another data key, or declare the property secret. So a fingerprint with secrets has three parts: the digest of all
 arguments, the digest of the arguments without the secrets, and the number of the data key.
 """
 
@@ -34,7 +34,7 @@ def digest(request: Request[Any]) -> str:
 def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
     """Whether ``first`` is the fingerprint of a call with the arguments of ``request``, whose fingerprint is ``own``.
 
-    Secrets whose data key was destroyed since count as equal, because nothing can compare them. Raises
+    Secrets whose data key was destroyed count as equal, because they cannot be compared any more. Raises
     SecretKeyMissing, SecretKeyWrong.
     """
     (full, mask, number), (own_full, own_mask, _) = _parts(first), _parts(own)
@@ -43,7 +43,7 @@ def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
     if not own_mask:
         return False
     value = [request.verb, request.arguments()]
-    if not mask:  # the first call may have come before the property was declared secret
+    if not mask:  # when the first call was made, the property may not have been secret
         return full == _hash(_text(_mapped(value, lambda sealed: sealed.plain)))
     if mask != own_mask:
         return False

@@ -1,11 +1,11 @@
 """Find out whether a missing entity, or the entity with a taken name, is being dropped in steps.
 
-A call that succeeds runs no code of this module: an entity in a drop is not live, so every read and every guard fails
-as for a dropped entity. Only a call that failed asks these questions.
+A call that succeeds runs no code of this module: an entity in a drop is not live, so every read and guard treats it as
+a dropped entity. Only a call that failed asks these questions.
 
-Two questions have two instants. If a rollback of the drop brings the entity back between them, both answers miss it,
-although it was live or in the drop at each moment. So the second answer counts only if one snapshot shows that the name
-is neither live nor in a drop, below the same parents. Else :class:`LookAgain` is raised.
+The two questions are asked at two instants. If a rollback of the drop makes the entity live between them, both answers
+miss it, although it was always live or in the drop. So the second answer counts only if one snapshot shows that the
+name is neither live nor in a drop, below the same parents. Otherwise :class:`LookAgain` is raised.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _Children = Callable[[int, str, str, int, tuple[str, int], int, Guards], RowPage
 
 
 class LookAgain(Conflict):
-    """A missing entity exists now, or its parents have changed. A read follows the path again, a write runs again.
+    """A missing entity exists now, or its parents have changed. A read follows the path again; a write runs again.
 
-    Each repetition means that another commit succeeded, so a repeated read needs no wait.
+    Each repetition means that another commit has succeeded, so a repeated read does not wait.
     """
 
     def __init__(self, path: str) -> None:
@@ -79,7 +79,7 @@ def pending_above(backend: Reads, chain: Sequence[Node]) -> DropPending | None:
 
 
 def pending_name(backend: Reads, commit: Commit) -> DropPending | None:
-    """Return the error for a commit that did not get a seemingly free name, if an entity in a drop has the name."""
+    """Return the error for a commit that could not take a name, if an entity that is being dropped has the name."""
     for write in commit.writes:
         path = write.event.path_after or ""
         if isinstance(write, Insert):
@@ -105,6 +105,6 @@ def _first(backend: Reads, rows: Sequence[Child], path: str) -> DropPending | No
 
 
 def _error(backend: Reads, entity_id: int, version: int, path: str) -> DropPending | None:
-    """Return the error that names the operation; None: the drop was finished meanwhile, and the entity is gone."""
+    """Return the error that names the drop's operation; None: the drop was finished, and the entity is gone."""
     steps = backend.history(entity_id, version - 1, 1)
     return DropPending(steps[0].operation_id, path=path) if steps else None

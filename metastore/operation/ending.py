@@ -1,4 +1,4 @@
-"""End an operation whose attempts are over, without a commit; leave no intent and no mark behind."""
+"""End an operation without a commit when its attempts are over; leave no intent and no mark behind."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def give_up(
 ) -> T:
     """Withdraw the intent of a call that failed, or return its result if a helper applied it meanwhile.
 
-    ``unavailable``: the error of the last attempt. ``ended``: returns the result, or raises the error, in the rows of a
-    decided operation.
+    ``unavailable``: the error of the last attempt. ``ended`` returns the result, or raises the error, from the rows of
+    a decided operation.
     """
     with cleaning(session.clock.monotonic() + GRACE):
         try:
@@ -46,7 +46,7 @@ def give_up(
                     break
                 try:
                     return ended(row.read())
-                except Conflict:  # the operation is pending, or may be claimed: neither state lasts long
+                except Conflict:  # the operation is pending or may be claimed; both states end soon
                     continue
             mark.remove()
         # InvalidArgument: the store was closed
@@ -54,7 +54,7 @@ def give_up(
             if row.pending_on is not None or row.look:
                 raise OutcomeUnknown(row.id) from error
             if isinstance(unasked, InvalidArgument):
-                raise  # this error is the operation's result
+                raise  # the call ends with this error
     if not isinstance(error, DeadlineExceeded | RetriesExhausted):
         raise error
     if unavailable is not None:
@@ -65,18 +65,18 @@ def give_up(
 def clean_up(session: Session, row: OperationRow, mark: OwnMark, life: float) -> None:
     """Remove the mark and the intent after an error or an interrupt, if the database answers.
 
-    ``life``: how many seconds ago the operation may have begun.
+    ``life``: the operation may have begun this many seconds ago.
     """
     if not row.sent and row.pending_on is None and mark.held is None:
         return
-    with cleaning(session.clock.monotonic() + GRACE), suppress(MetastoreError):  # both end by themselves
+    with cleaning(session.clock.monotonic() + GRACE), suppress(MetastoreError):  # otherwise both expire by themselves
         if row.sent or row.pending_on is not None:
             withdraw(session, row.id, life, sent=row.sent)
         mark.remove()
 
 
 def interrupted(session: Session, call: Call, operation_id: UUID, interrupt: BaseException, *, sent: bool) -> None:
-    """Make sure that a call which was interrupted is not applied from now on. ``sent``: a message may be in flight."""
+    """Ensure that an interrupted call is not applied from now on. ``sent``: a message may be in flight."""
     if sent:
         with cleaning(session.clock.monotonic() + GRACE):
             withdraw(session, operation_id, session.policy_of(call).deadline, sent=True)

@@ -29,7 +29,7 @@ def lookup(kind: Kind, names: tuple[str, ...]) -> Lookup:
 
 
 def parents_of(where: Lookup) -> Lookup:
-    """Return the lookup of the parents of the entity that ``where`` looks for."""
+    """Return the lookup of the parents of the entity at ``where``."""
     return Lookup(where.families[:-1], where.names[:-1], where.start)
 
 
@@ -40,14 +40,14 @@ def guards_of(nodes: Sequence[Node]) -> tuple[Guard, ...]:
 
 @lru_cache(4096)
 def _guards_of(*nodes: Node) -> tuple[Guard, ...]:
-    """Return the guards of an entity below ``nodes``, remembered: siblings have the same ones, write after write."""
+    """Return the guards of an entity below ``nodes``. They are cached, because siblings have the same guards."""
     return tuple([Guard(n.id, n.scope_version) for n in nodes]) or (Guard(ROOT.id, ROOT.scope_version),)
 
 
 def both(*chains: Sequence[Node]) -> tuple[Guard, ...]:
-    """Return the guards of all these chains, which may have been read one after the other.
+    """Return the guards of all these chains, which may come from reads at different times.
 
-    Of two scope versions of one entity the older counts: if it changed between the two reads, the commit must fail,
+    Of two scope versions of one entity, take the older: if it changed between the two reads, the commit must fail,
     because the first chain, and the path in the event, would be wrong.
     """
     if len(chains) == 1:
@@ -58,7 +58,7 @@ def both(*chains: Sequence[Node]) -> tuple[Guard, ...]:
 
 
 def requiring(guards: Sequence[Guard], scopes: Scopes) -> tuple[Guard, ...]:
-    """Return the guards, and those of ``scopes``; of two scope versions of one entity the older, as ``both`` does."""
+    """Return ``guards`` and those of ``scopes``. Of two scope versions of one entity, take the older: see ``both``."""
     own = Scopes([(guard.id, guard.scope_version) for guard in guards])
     if not own.agrees(scopes):
         guards = [replace(g, scope_version=min(g.scope_version, scopes.get(g.id, g.scope_version))) for g in guards]
@@ -75,5 +75,5 @@ def check_in_use(nodes: Sequence[Node]) -> None:
 
 
 def key_under(parent: Node, name: str) -> str:
-    """Return the key of ``name`` below ``parent``: the form in which names are compared there."""
+    """Return the key of ``name`` below ``parent``: the form in which the database compares names there."""
     return fold(name) if parent.fold else name

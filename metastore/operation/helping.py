@@ -1,8 +1,7 @@
-"""Apply all processes' pending intents on one entity in one compare-and-swap.
+"""Apply the pending intents of all processes on one entity with one compare-and-swap.
 
-Pure: from what one snapshot showed (:class:`~metastore.port.records.Pending`) to a
-:class:`~metastore.port.intents.Help` that resolves each intent. docs/progress.md has the protocol and its
-proof.
+Pure: it turns the content of one snapshot (:class:`~metastore.port.records.Pending`) into a
+:class:`~metastore.port.intents.Help` that resolves each intent. docs/progress.md has the protocol and the proof.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ BATCH_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class PlannedHelp:
-    """A helping commit, and the result of the asking operation if this commit applies it."""
+    """A helping commit, and the result of the caller's own operation if this commit applies it."""
 
     help: Help
     record: Record
@@ -48,14 +47,14 @@ class PlannedHelp:
 
 
 def own_guards(chain: Sequence[Node]) -> tuple[Guard, ...]:
-    """Return the guards of an alter: those of the ancestors, and the own guard of an entity that can be frozen."""
+    """Return the guards of an alter: the ancestors' guards, and the entity's own guard if it can be frozen."""
     guards = guards_of(chain[:-1])
     own = chain[-1]
     return (*guards, Guard(own.id, own.scope_version)) if kind_named(own.kind).container else guards
 
 
 def leads_to(path: str | None, chain: Sequence[Node]) -> bool:
-    """Whether ``path`` names the entity at the end of ``chain``; True for None, which means the id alone."""
+    """Whether ``path`` names the entity at the end of ``chain``. None means that only the id counts: True."""
     if path is None:
         return True
     names = parse_path(path)
@@ -70,9 +69,9 @@ def leads_to(path: str | None, chain: Sequence[Node]) -> bool:
 
 
 class BatchSize:
-    """How many intents are resolved at once: fewer while the database refuses the content of one of them.
+    """The number of intents to resolve at once; it shrinks while the database refuses the content of one of them.
 
-    Half of a refused batch is tried, until the culprit is alone. The next batch resolves it as failed.
+    After a refusal try half of the batch, until the culprit is alone. The next batch resolves the culprit as failed.
     """
 
     def __init__(self) -> None:
@@ -94,11 +93,11 @@ class BatchSize:
 
 
 def plan(seen: Pending, own: UUID | None, batch: BatchSize, scopes: Mapping[int, int] = _NONE) -> PlannedHelp | None:
-    """Resolve the oldest intents that this program understands, and that of ``own``; None: no such intent exists.
+    """Resolve the oldest intents that this program understands, and intent ``own``; None: no such intent exists.
 
-    The entity must be live. While ``batch`` looks for a culprit, ``own`` waits for its turn. ``scopes``: the scope
-    versions of the evidence of users' intents. An intent whose evidence no longer holds is *moved*: only its owner
-    decides again.
+    The entity must be live. While ``batch`` looks for a culprit, ``own`` waits for its turn. ``scopes``: the present
+    scope versions that users' intents rest on. An intent whose evidence no longer holds is *moved*: its owner must
+    decide again.
     """
     most, strictly = batch.most, batch.most < BATCH
     assert seen.known is not None
@@ -133,7 +132,7 @@ def plan(seen: Pending, own: UUID | None, batch: BatchSize, scopes: Mapping[int,
 
 
 def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) -> Resolution | None:
-    """Return the resolution of an intent on this record; None: the intent is left to its owner."""
+    """Return the resolution of an intent on this record; None: leave the intent to its owner."""
     become = partial(Resolution, intent.operation_id, principal=intent.principal)
     if intent.deadline is not None and intent.deadline < now:
         return become("expired")
@@ -164,7 +163,7 @@ def _resolve(intent: Step, record: Record, now: int, rejected: bool, own: bool) 
 
 
 def evidence_of(intent: Step) -> Mapping[int, int]:
-    """Return the guards on which the right to an intent rests; no guards: it comes from a trusted store."""
+    """Return the guards on which a user's right to an intent rests; {}: the intent comes from a trusted store."""
     if intent.fences is None:
         return _NONE
     try:

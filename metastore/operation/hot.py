@@ -1,4 +1,4 @@
-"""Remember the entities that were contended lately. Bounded; a wrong guess costs an attempt, never more."""
+"""Remember which entities were contended lately, in bounded memory. A wrong guess costs one attempt."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SHARES = (0.5, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5)
 
 
 class ForgetfulMap(Generic[V]):
-    """A mapping that forgets the entries that were set longest ago.
+    """A mapping that drops the oldest entries when it is full.
 
-    It has no lock, which a forked child could find held.
+    It has no lock, because a forked child could inherit a lock that is held.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class ForgetfulMap(Generic[V]):
         self.values.pop(key, None)
         self.values[key] = value
         if len(self.values) > _MOST:
-            # another thread removed entries too: one entry too many does no harm
+            # another thread is removing entries too: one entry too many does no harm
             with suppress(RuntimeError, StopIteration):
                 self.values.pop(next(iter(self.values)), None)
 
@@ -50,7 +50,7 @@ class ForgetfulMap(Generic[V]):
 
 
 class Hot:
-    """Entities on which a change lost a moment ago: their next change is announced at once."""
+    """The entities on which a change lost a moment ago. Their next change is announced at once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -63,21 +63,21 @@ class Hot:
         self._lines: ForgetfulMap[float] = ForgetfulMap()
 
     def note(self, entity_id: int, address: Hashable = None) -> None:
-        """Note that a change of the entity lost; ``address`` is the path that led there, if there is one."""
+        """Note that a change of the entity lost; ``address`` is the path that led to the entity, if there is one."""
         self._until.set(entity_id, self._clock.monotonic() + _STAYS_HOT)
         if address is not None:
             self._ids.set(address, entity_id)
 
     def leave(self, address: Hashable) -> None:
-        """Forget the entity at a path: the path leads elsewhere now."""
+        """Forget which entity the path led to: it leads elsewhere now."""
         self._ids.remove(address)
 
     def cool(self, entity_id: int) -> None:
-        """Note that no other process changed the entity."""
+        """Note that the last change of the entity met no competition."""
         self._until.remove(entity_id)
 
     def lead(self, entity_id: int) -> None:
-        """Note that this process has just helped the others: it helps at once with its next change too."""
+        """Note that this process has just helped others: it also helps with its next change, without a wait."""
         self._leads = (entity_id, self._clock.monotonic() + 2 * self._round)
 
     def follow(self) -> None:
@@ -89,7 +89,7 @@ class Hot:
         return self._leads[0] == entity_id and self._leads[1] > self._clock.monotonic()
 
     def took(self, seconds: float) -> None:
-        """Note how long a round of helping took, or the wait for one."""
+        """Note the length of a round of helping, or of the wait for one."""
         self._round += (min(seconds, _LONGEST_ROUND) - self._round) / 8
 
     def saw_line(self, entity_id: int) -> None:
@@ -101,11 +101,11 @@ class Hot:
         return (self._lines.get(entity_id) or 0.0) > self._clock.monotonic()
 
     def took_turn(self, seconds: float) -> None:
-        """Note how long a turn took."""
+        """Note the length of a turn."""
         self.turn += (min(seconds, _LONGEST_TURN) - self.turn) / 2
 
     def waits(self) -> Iterator[float]:
-        """Yield the waits before each look whether another process has helped (seconds)."""
+        """Yield how long to wait before each look for help from another process (seconds)."""
         for share in _SHARES:
             yield share * self._round * self._clock.uniform(0.75, 1.25)
 

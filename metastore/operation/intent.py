@@ -1,7 +1,7 @@
-"""Announce an operation as an intent, and help: the process that comes first applies it.
+"""Announce an operation as an intent, and help: whichever process comes first applies the intent.
 
-From the announcement on each attempt *helps*: it applies all pending intents on the entity, its own too, or finds that
-another process did. docs/progress.md has the bound and its proof.
+After the announcement each attempt *helps*: it applies all pending intents on the entity, including its own, or finds
+that another process did. docs/progress.md has the bound and its proof.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CLOSE = 0.1
 
 
 def hot_now(session: Session, merge: Merge | None) -> int | None:
-    """Return the entity of a change to announce before it is tried: another change of the entity lost a moment ago."""
+    """Return the entity on which to announce a change before any attempt, because another one lost there just now."""
     if merge is None:
         return None
     hot = session.hot.find(merge.entity_id, merge.names and (merge.kind, merge.names))
@@ -42,7 +42,7 @@ def hot_now(session: Session, merge: Merge | None) -> int | None:
 
 
 class Intent:
-    """One operation as an intent: it is announced, then applied with the other pending intents of its entity."""
+    """One operation as an intent: announced, then applied together with the other pending intents of its entity."""
 
     def __init__(self, session: Session, row: OperationRow, mark: OwnMark, what: Callable[[], str]) -> None:
         self._session = session
@@ -51,13 +51,13 @@ class Intent:
         self._what = what
         self.merge: Merge | None = None
         """The changes to announce; None: the operation cannot be announced."""
-        self._others = 0  # how many intents existed before
+        self._others = 0  # how many intents were pending before it
         self._batch = BatchSize()
 
     def hot(self, merge: Merge, lost_on: int | None = None) -> int | None:
-        """Return the entity on which to announce ``merge`` at once: a change of that entity lost a moment ago.
+        """Return the entity on which to announce ``merge`` at once, because a change of this entity lost a moment ago.
 
-        ``lost_on``: the entity on which this change itself lost, in batches.
+        ``lost_on``: the entity on which this change itself lost in batches.
         """
         if self._row.claim or self._row.pending_on is not None:
             return None
@@ -66,7 +66,7 @@ class Intent:
         return hot_now(self._session, merge)
 
     def announce(self, entity_id: int) -> None:
-        """Write the operation down as an intent, which every process that writes the entity next applies."""
+        """Write the operation down as an intent. Every process that writes the entity next applies it."""
         merge, row, session = self.merge, self._row, self._session
         assert merge is not None
         entry = Entry(
@@ -91,9 +91,9 @@ class Intent:
         session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
 
     def help(self, entity_id: int) -> Record | Step:
-        """Apply all pending intents, this operation's too, with one compare-and-swap; or find this operation decided.
+        """Apply all pending intents with one compare-and-swap, including this one; or find this operation decided.
 
-        Return the entity after this operation's change, or the operation's row if it has another outcome. Raise
+        Return the entity after this operation's change, or the operation's row if it has another outcome. Raises
         Conflict.
         """
         session = self._session
@@ -110,7 +110,7 @@ class Intent:
                 return self._decided(done)
 
     def attempt(self, entity_id: int) -> Record | Step | None:
-        """Make the attempt of :meth:`help` on one snapshot, without a wait; None: transactions are in line."""
+        """Make one attempt of :meth:`help` on one snapshot, without waiting; None: transactions are in line."""
         session = self._session
         began = session.clock.monotonic()
         seen = session.backend.pending(entity_id, self._row.id, BATCH)
@@ -121,7 +121,7 @@ class Intent:
         return None if seen.queued else self._apply(self._plan(seen, seen.own), seen.own, began)
 
     def _plan(self, seen: Pending, own: Step) -> PlannedHelp:
-        """Return the planned help; or find that the intent's path leads to another entity now."""
+        """Return the planned help. Raises Conflict if the intent's path leads to another entity now."""
         known = seen.known
         if known is None or not known.live or not leads_to(own.path_before, known.record.chain):
             self._withdraw()
@@ -147,9 +147,9 @@ class Intent:
         return self._lost(planned, outcome)
 
     def _wait_for_others(self, entity_id: int) -> Step | None:
-        """Let the oldest intent's owner apply this one too; return the operation's row if that happened.
+        """Wait until the oldest intent's owner has applied this one too; return the operation's row if that happened.
 
-        This saves work; the proof does not need it. The oldest intent's owner does not wait, and a process that has
+        This saves work; the proof does not need it. The owner of the oldest intent does not wait. A process that has
         waited for some rounds in vain helps by itself.
         """
         self._others, clock, hot = 0, self._session.clock, self._session.hot
@@ -167,9 +167,9 @@ class Intent:
         return None
 
     def _wait_in_line(self, entity_id: int, line: Line | None = None) -> Step | None:
-        """Let the transactions in line pass; the next one's commit applies the intent. Return the operation's row then.
+        """Wait for the transactions in line; the next one's commit applies the intent. Return the row then.
 
-        The operation loses no attempt meanwhile. None: the line is empty. ``line``: the last look showed it.
+        No attempt is lost meanwhile. None: the line is empty. ``line``: the line as the last look showed it.
         """
         give_way(self._session.backend, [entity_id])
         watch = Watch(self._session, [entity_id])
@@ -221,7 +221,7 @@ class Intent:
         self._batch.passed()
 
     def _decided(self, own: Step | None) -> Step:
-        """Return the operation's row, which another process decided; or take the operation up again."""
+        """Return the operation's row, which another process decided; or claim the operation again."""
         if own is None or own.action in ("moved", "cancelled", "forbidden"):
             self._row.claim_again()
         if own.action == "expired":
@@ -232,7 +232,7 @@ class Intent:
         return with_origin([own], self._session.backend)[0]
 
     def _withdraw(self) -> NoReturn:
-        """Withdraw the intent, because its path no longer leads to this entity: the call looks its path up again."""
+        """Withdraw the intent, because its path no longer leads to this entity. The call resolves the path again."""
         if self.merge is not None and self.merge.names is not None:
             self._session.hot.leave((self.merge.kind, self.merge.names))
         if self._session.backend.cancel(self._row.id):
@@ -247,7 +247,7 @@ class Intent:
 def help_others(session: Session, entity_id: int) -> bool:
     """Apply the pending intents of an entity, for a commit that cannot carry them.
 
-    False: this program does not understand the intents that are left, and they must not hold it up.
+    False: this program does not understand the remaining intents, so the commit ignores them.
     """
     batch = BatchSize()
     while True:
@@ -259,7 +259,7 @@ def help_others(session: Session, entity_id: int) -> bool:
             return False
         try:
             outcome = session.backend.help(planned.help)
-        except InvalidArgument:  # the database refuses one of the results; the next step finds out which
+        except InvalidArgument:  # the database refuses one result; the next batches find which one
             batch.refused(planned.help)
             continue
         if isinstance(outcome, Committed):
@@ -268,7 +268,7 @@ def help_others(session: Session, entity_id: int) -> bool:
 
 
 def _can_be_written(changes: Sequence[EntityChange]) -> bool:
-    """Whether the changes are JSON, and not too long: other changes are refused when they are applied."""
+    """Whether the changes are valid JSON and short enough; other changes are refused when they are applied."""
     try:
         return len(json.dumps(encode(tuple(changes)))) <= MAX_CHANGES
     except (TypeError, ValueError, RecursionError):

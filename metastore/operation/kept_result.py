@@ -1,7 +1,7 @@
-"""Write and read an operation's result, which its row keeps: for repeats, for lost answers, for ``store.outcome``.
+"""Write and read an operation's result, kept in its row for repeats, for lost answers and for ``store.outcome``.
 
-The row itself tells what was applied. Errors on their merits, and the results of calls that found nothing to change,
-are kept as JSON beside it.
+The row itself shows what was applied. Beside it, JSON keeps errors on their merits, and the results of calls that
+changed nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MERITS = (
 
 
 def merits(error: MetastoreError) -> bool:
-    """Whether an error comes from the operation itself, so that it is the operation's result."""
+    """Whether an error is caused by the operation itself, so that it is the operation's result."""
     return type(error).__name__ in _MERITS
 
 
@@ -55,7 +55,7 @@ def encode_value(value: Entity | Owned | Attached | bool | int | None) -> str:
 
 
 def decode_value(text: str, origin: Origin | None = None) -> Any:
-    """Return the value, or the error as a value, that ``encode_value`` or ``encode_error`` wrote."""
+    """Return the value, or the error as a value, from the JSON of ``encode_value`` or ``encode_error``."""
     try:
         kept = json.loads(text)
     except (ValueError, RecursionError) as why:
@@ -81,16 +81,16 @@ def decode_value(text: str, origin: Origin | None = None) -> Any:
 
 
 def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin | None = None) -> Entity | Owned | None:
-    """Return the entity as it was after ``step``; None if the step does not have it.
+    """Return the entity as it was after ``step``; None if the step does not contain it.
 
-    ``chain``: the nodes above it as they are now, if they are known and lead to the same path. ``origin``: the database
-    of the step.
+    ``chain``: the present nodes above the entity, if they are known and lead to the same path. ``origin``: the database
+    that has the step.
     """
     kind, path = step.kind or "", step.path_after or step.path_before
     if step.doc is None or path is None or step.entity_id is None or step.version is None:
         return None
     names = parse_path(path)
-    first = step.created_at is None and step.action == "create"  # the entity that the call created is gone
+    first = step.created_at is None and step.action == "create"  # gone, but this step has its creator and time
     created_by = step.principal if first else step.created_by
     audit = (created_by, step.created_at or step.time, step.principal, step.time)
     if step.owner_id is not None:
@@ -108,17 +108,17 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin 
 
 @lru_cache(4096)
 def _unknown(names: tuple[str, ...]) -> tuple[Node, ...]:
-    """Return nodes that have only names; cached, because a reader of the feed meets the same ones again and again."""
+    """Return nodes with names only. They are cached, because a reader of the feed meets the same names repeatedly."""
     return tuple([Node(_UNKNOWN, "", name, 0, True, False) for name in names])
 
 
 def with_origin(steps: list[Step], backend: Backend) -> list[Step]:
-    """Return an operation's steps; add to each row that is gone its creator and time, if history has them."""
+    """Return an operation's steps. If a step's row is gone, take its creator and time from history, if kept there."""
     return [_with_origin(step, backend) for step in steps]
 
 
 def _with_origin(step: Step, backend: Backend) -> Step:
-    made_here = step.action == "create"  # then the step itself has the creator and the time
+    made_here = step.action == "create"  # this step has the creator and the time
     if step.created_at is not None or step.seq is None or step.entity_id is None or made_here:
         return step
     for origin in backend.history(step.entity_id, 0, 1):
@@ -128,7 +128,7 @@ def _with_origin(step: Step, backend: Backend) -> Step:
 
 
 def replay(steps: Sequence[Step], applied: Callable[[Sequence[Step]], T]) -> T:
-    """Return the result, or raise the error, of a decided operation; ``applied`` makes the result from the rows."""
+    """Return the result of a decided operation, or raise its error; ``applied`` makes the result from the rows."""
     first = steps[0]
     if first.seq is not None:
         return applied(steps)

@@ -1,9 +1,9 @@
-"""Operation ids of any text: a client's idempotency key becomes a UUIDv8 (RFC 9562, section 5.8), by its hash.
+"""Make operation ids from text: hash a client's idempotency key to a UUIDv8 (RFC 9562, section 5.8).
 
-A UUIDv7 says when its operation began, so the store can refuse one that gc may have forgotten. A key carries no time.
-Instead, each message of a call carries the time at which the call began. The operation's row does the rest, as for any
-operation id: docs/progress.md has the proof. The store knows a key for as long as gc keeps operations (its retention);
-a later call with the same key is another operation.
+A UUIDv7 has the time at which its operation began, so the store can refuse an operation that gc may have forgotten. A
+key has no time. Instead, each message of a call carries the time at which the call began. The operation's row does the
+rest, as for any operation id: docs/progress.md has the proof. The store knows a key as long as gc keeps operations (its
+retention); a later call with the same key is a new operation.
 """
 
 from __future__ import annotations
@@ -56,5 +56,5 @@ def clean_operation_id(value: object) -> UUID:
 
 
 def began(operation_id: UUID, clock: Clock) -> int:
-    """Return when the operation began (µs since 1970): the time in a UUIDv7 (RFC 9562, section 5.7); for a key, now."""
+    """Return when the operation began (µs since 1970): the time in a UUIDv7 (RFC 9562, section 5.7); now, for a key."""
     return clock.micros() if operation_id.version == 8 else (operation_id.int >> 80) * 1000

@@ -1,4 +1,4 @@
-"""The leases under which an operation commits: the conditions of its commits, and the error if a lease is lost."""
+"""The leases of an operation: the conditions on its commits, and the error if a lease is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metastore.retry.runner import Conflict
 
 
 class OwnLeases:
-    """The leases of one operation. Before it reports a lost lease, it looks at the operation's row."""
+    """The leases of one operation. Before it reports a lease as lost, it reads the operation's row."""
 
     def __init__(self, session: Session, row: OperationRow, call: Call) -> None:
         self._session, self._row, self._call = session, row, call
@@ -32,7 +32,7 @@ class OwnLeases:
         return self._call.refused()
 
     def check(self) -> None:
-        """Check the leases of an operation that writes nothing: it must hold them too. Raises Conflict too."""
+        """Check the leases of an operation that writes nothing: it must hold them too. Raises LeaseLost, Conflict."""
         leases = self.tokens()
         if not leases:
             return

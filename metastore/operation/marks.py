@@ -1,7 +1,7 @@
-"""Marks of exclusive operations: set one, step aside for another's, remove one that was left behind.
+"""Marks of exclusive operations: set a mark, step aside for another's mark, clear a mark whose owner died.
 
-A mark on a scope's guard makes the commits of all others there fail ("marked"), so that its owner gets through.
-docs/progress.md has the protocol. An operation, a transaction and a freeze each have one :class:`OwnMark`.
+A mark on a scope's guard makes all other commits there fail ("marked"), so that the owner's commit succeeds.
+docs/progress.md has the protocol. Each operation, transaction and freeze has one :class:`OwnMark`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARK_TTL = 1.0
 
 @dataclass(frozen=True)
 class InTheWay:
-    """The reason to step aside: another operation's mark, or the others' turn after one (for ``quiet`` seconds)."""
+    """The reason to step aside: another operation's mark, or the others' turn after a mark (for ``quiet`` seconds)."""
 
     other: UUID | None
     quiet: float
@@ -34,7 +34,7 @@ class InTheWay:
 
 
 def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTheWay:
-    """Return the reason to step aside at the guards ``ids``; clear the marks that dead operations left behind."""
+    """Return the reason to step aside at the guards ``ids``; clear the expired marks of dead operations."""
     marked = backend.marked(ids)
     others = [one for one in marked if one.mark not in (None, operation_id)]
     for one in others:
@@ -46,7 +46,7 @@ def in_the_way(backend: Backend, ids: Sequence[int], operation_id: UUID) -> InTh
 
 
 def waits_at(commit: Commit) -> int:
-    """Return where an exclusive operation waits for others: at its exclusive guard, if it has one, else at its entity.
+    """Return the entity where an exclusive operation waits for others: its exclusive guard's, if any, else its own.
 
     The root is never marked: a mark there would stop every writer.
     """
@@ -55,7 +55,7 @@ def waits_at(commit: Commit) -> int:
 
 
 class OwnMark:
-    """The mark of one operation, and the operation for whose mark it stepped aside last."""
+    """The mark of one operation, and the operation that had the mark for which it stepped aside last."""
 
     def __init__(self, backend: Backend, operation_id: UUID, *, exclusive: bool = True) -> None:
         self._backend = backend
@@ -67,14 +67,14 @@ class OwnMark:
         """The operation whose mark was in the way."""
 
     def put(self, entity_id: int, seconds: float = MARK_TTL) -> None:
-        """Mark a scope, unless another operation has marked it, or other operations have their turn."""
-        before, self.held = self.held, entity_id  # assigned before the call: after an interrupt, the mark may exist
+        """Mark a scope, unless another operation's mark is there, or the others have their turn."""
+        before, self.held = self.held, entity_id  # before the call, because the mark may exist after an interrupt
         outcome = self._backend.mark(Mark(self.id, entity_id, seconds))
         if not isinstance(outcome, Committed | Unknown):
             self.held = before
 
     def remove(self) -> None:
-        """Remove the mark, if there is one. If that fails, the mark expires by itself."""
+        """Remove the mark, if it is set. If removal fails, others clear the mark when it has expired."""
         held, self.held = self.held, None
         if held is not None:
             self._backend.unmark(held, self.id)
@@ -87,17 +87,17 @@ class OwnMark:
         return True
 
     def step_aside(self, ids: Sequence[int], *, keep: bool = False, cause: str = "marked") -> Conflict:
-        """Return the conflict with the mark at the guards ``ids``; with ``cause`` if no mark is left there.
+        """Return the conflict with the mark at the guards ``ids``. If the mark is gone, the conflict has ``cause``.
 
-        The operation removes its own mark meanwhile, because the other one may have to pass it. With ``keep`` it keeps
-        its mark: a freeze needs it for its commit.
+        The operation removes its own mark first, because the other operation may have to pass it. With ``keep`` it
+        keeps its mark, which a freeze needs for its commit.
         """
         marks = in_the_way(self._backend, ids, self.id)
         self.other = marks.other or self.other
         there = self.held in marks.mine
         if not there or (marks.other is not None and not keep):
             held, self.held = self.held, None
-            # an earlier mark may also have landed late
+            # an earlier mark may have landed late, and be set too
             for entity_id in {*marks.mine, *(() if held is None else (held,))}:
                 self._backend.unmark(entity_id, self.id)
         if marks.other is not None:
@@ -112,7 +112,7 @@ class OwnMark:
         return Conflict(cause, "changed meanwhile")
 
     def blame(self, error: Exception) -> Exception:
-        """Return ScopeFrozen for a call whose time is over, if it waited for another's mark; otherwise ``error``."""
+        """Return ScopeFrozen for a call that timed out while it waited for another's mark; otherwise ``error``."""
         if self.other is None:
             return error
         return ScopeFrozen(self.other, f"operation {self.other} is in the way: {error}")

@@ -1,4 +1,4 @@
-"""Apply changes to a document. Pure, so that every process can apply every other's changes, again and again."""
+"""Apply changes to a document. Pure, so that any process can apply another's changes, and repeat that."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def altered(
 
     Raises the errors of the changes and of ``check``.
 
-    ``names`` is the entity's path. ``check`` gets the document after and before them.
+    ``names`` is the entity's path. ``check`` is called with the document after the changes, and the document before.
     """
     if check is None and _OF_THE_HEAD.issuperset(map(type, changes)):
         parts = split(text)

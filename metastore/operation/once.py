@@ -1,8 +1,8 @@
-"""A call without competition: decide, commit, finish. Most calls are no more than this.
+"""Run a call that meets no competition: decide, commit, finish. Most calls need only this.
 
-If the first attempt fails, the full :class:`~metastore.operation.operation.Operation` takes it up as its own first
-attempt: nothing here reacts to a conflict. A call under a lease, one with its caller's operation id, and one on an
-entity that others changed a moment ago are full operations from the beginning.
+If the first attempt fails, the full :class:`~metastore.operation.operation.Operation` continues after it, because this
+module does not react to conflicts. Three kinds of calls are full operations from the beginning: those under a lease,
+those with an operation id of the caller, and those on an entity that others changed a moment ago.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def once(session: Session, request: Request[T], call: Call, lost: Callable[[], None] | None = None) -> T:
-    """Return the result of a request, or raise its error. ``lost``: a function to call after each lost attempt."""
+    """Return the result of a request, or raise its error. ``lost`` is called after each lost attempt."""
     begun = begin(session, request, call)
     session.metrics.begun()
     try:
@@ -62,13 +62,13 @@ def once(session: Session, request: Request[T], call: Call, lost: Callable[[], N
 def _attempt(
     session: Session, request: Request[T], call: Call, begun: Begun, refused: Conflicted | None = None
 ) -> tuple[T, Decided] | tuple[Met, None]:
-    """Return the caller's value and what decided it, or the conflict that this attempt met. Raises the call's error.
+    """Return the caller's value and how it was decided, or the conflict of this attempt. Raises the call's error.
 
-    ``refused``: the outcome of a commit that should have found the entity by its name. Then the call reads.
+    ``refused``: the outcome of an earlier commit that addressed the entity by name. Then this attempt reads.
     """
     # a user's rights depend on the entity itself, so it must be read
     naming = refused is None and session.access is None
-    # taken names and children are looked for only after a commit has met them
+    # look for taken names and for children only after a commit was refused because of them
     trusting = refused is None or refused.cause not in ("name", "not_empty")
     decided, guessed, run = decide(session, request, trusting=trusting, naming=naming)
     if not isinstance(decided, Proposal):
@@ -82,8 +82,7 @@ def _attempt(
     if isinstance(outcome, Committed):
         return decided.finish(outcome.results), "self"
     if isinstance(outcome, Conflicted) and commit.by_name:
-        # the parents have moved, or no entity has the name: no other writer competes, so this does not count as a lost
-        # attempt
+        # the parents have moved, or no entity has the name. No other writer competes, so this is not a lost attempt.
         return _attempt(session, request, call, begun, outcome)
     return Met(None, decided, commit, outcome, guessed, run), None
 
@@ -91,9 +90,9 @@ def _attempt(
 def note_end(
     session: Session, request: Request[Any], operation_id: UUID, number: int, elapsed: float, by: Decided
 ) -> None:
-    """Count a call that has ended with its attempt ``number``; if it succeeded, tell the log and the hooks.
+    """Count a call that ended with its attempt ``number``. If it succeeded, notify the log and the hooks.
 
-    ``elapsed``: since it began (seconds).
+    ``elapsed``: the time since the call began (seconds).
     """
     session.metrics.operation(request.verb, number, elapsed, by)
     if by == "error":

@@ -1,16 +1,17 @@
-"""One logical operation, over all its attempts: from a request to its result, exactly once.
+"""One logical operation over all its attempts: from a request to its result, exactly once.
 
-An attempt begins on the *fast path*: read the entities that are not loaded, decide, one compare-and-swap. ``once.py``
-makes the first attempt, and most calls need no more; this module takes up the conflict of that attempt. A change that
-loses is *announced*: written down as an intent that every process may apply. From then on each attempt *helps*: it
-applies all pending intents on the entity, its own too, or finds that another process did. An exclusive operation that
-loses *marks* its scope instead, so that others step aside. The table in :mod:`metastore.retry.reactions` says which
-conflict leads to which reaction.
+An attempt begins on the *fast path*: read the entities that are not loaded, decide, compare and swap once. ``once.py``
+makes the first attempt, and most calls need no more; after a conflict, this module continues. A change that loses is
+*announced*: written down as an intent that every process may apply. After that each attempt *helps*: it applies all
+pending intents on the entity, including its own, or finds that another process did. An exclusive operation that loses
+*marks* its scope instead, so that others step aside. The table in :mod:`metastore.retry.reactions` maps each conflict
+to a reaction.
 
-An operation has parts, each with its own state. Its row (``record.py``) shows its state at any time. The others are its
-intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases (``leasing.py``).
-After a lost answer the operation asks its row. Before it sends again, it makes sure that no message in flight can still
-be applied. ``ending.py`` removes what a failed call leaves behind. docs/progress.md has the protocol and its proof.
+An operation has parts with their own state. Its row (``record.py``) shows its state at any time. The other parts
+are its intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases
+(``leasing.py``). After a lost answer the operation reads its row. Before it sends again, it ensures that no message in
+flight can still be applied. ``ending.py`` cleans up after a failed call. docs/progress.md has the protocol and its
+proof.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _ROUNDS = 8
 class Operation(Generic[T]):
     """One logical operation; see the module. One thread uses it, once.
 
-    ``begun``: its state after a first attempt or batches. ``lost``: a function to call after each lost attempt.
+    ``begun``: its state after a first attempt or batches. ``lost`` is called after each lost attempt.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Operation(Generic[T]):
         self._mark = OwnMark(session.backend, self._row.id, exclusive=request.exclusive)
         self._ticket = OwnTicket(session)
         self._loan = Loan(session)
-        self._lent: int | None = None  # the ticket of a function around this call, during an attempt
+        self._lent: int | None = None  # during an attempt: the ticket that a function around this call lends
         self._intent = Intent(session, self._row, self._mark, request.what)
         self._intent.merge = self._merge = self._announceable(request)
         self._attempts = 0
@@ -83,9 +84,9 @@ class Operation(Generic[T]):
         self._lost_to: int | None = None  # the entity of the last conflict
         self._unavailable: BackendUnavailable | None = None  # the error of the last attempt
         self._exclusive = request.exclusive
-        self._guessed = False  # whether the last commit rested on loaded or remembered entities
-        self._overlook = False  # whether the entity has pending intents that this program does not understand
-        self._again: Proposal[T] | None = None  # the proposal to send once more, if only a lock was in the way
+        self._guessed = False  # the last commit rested on loaded or remembered entities
+        self._overlook = False  # the entity has pending intents that this program does not understand
+        self._again: Proposal[T] | None = None  # the proposal to send again after a lock conflict
 
     def _announceable(self, source: Request[T] | Proposal[T]) -> Merge | None:
         """Return the changes to announce. None under a lease: a helper that applied them would not hold the lease."""
@@ -122,7 +123,7 @@ class Operation(Generic[T]):
         except BaseException as interrupt:
             self._decided_by = "error"
             clean_up(session, row, self._mark, self._policy.deadline)
-            self._begun.sent = False  # the clean-up has asked; once.py must not ask a database that is away again
+            self._begun.sent = False  # the clean-up has asked already: once.py must not ask again
             tell_id(interrupt, row.id)
             raise
         finally:
@@ -131,12 +132,12 @@ class Operation(Generic[T]):
             if self._ticket.number is not None:
                 with cleaning(session.clock.monotonic() + GRACE):
                     self._ticket.leave()
-        if self._mark.held is not None:  # no commit of this operation removed the mark: the result came by another way
+        if self._mark.held is not None:  # the mark is still set: the result came without a commit of this operation
             clean_up(session, row, self._mark, self._policy.deadline)
         return result
 
     def _check_doubt(self, doubt: Unknown) -> None:
-        """If the call's time is over, find the outcome of a message in flight, because no attempt is left to do it.
+        """If the call's time is over, find the outcome of a message in flight: no later attempt can do it.
 
         Raises DeadlineExceeded, OutcomeUnknown.
         """
@@ -158,7 +159,7 @@ class Operation(Generic[T]):
             if self._lost is not None:
                 self._lost()
             self._unavailable = None
-            if conflict.cause != "marked":  # ScopeFrozen blames a mark only if the last conflict was with a mark
+            if conflict.cause != "marked":  # blame a mark only if the last conflict was with a mark
                 self._mark.other = None
             self._lost_to = conflict.entity_id
             self._session.metrics.conflict(
@@ -175,7 +176,7 @@ class Operation(Generic[T]):
             raise Conflict("unavailable", str(error)) from error
 
     def _try(self, number: int) -> T:
-        """Make one attempt: a lost commit ends it; a withdrawn intent does not."""
+        """Make one attempt. A lost commit ends the attempt; a withdrawn intent does not."""
         row = self._row
         for _ in range(_ROUNDS):
             row.withdrawn, again = False, row.withdrawn
@@ -202,7 +203,7 @@ class Operation(Generic[T]):
             return self._backend.in_one_go(lambda: self._decide_and_commit(number == 1 and not withdrawn, withdrawn))()
 
     def _decide_and_commit(self, trusting: bool, withdrawn: bool) -> Callable[[], T]:
-        """Decide, and commit the proposal; return a function that does the rest, which may wait."""
+        """Decide, and commit the proposal. Return a function that does the rest, which may wait."""
         again, self._again = self._again, None
         if again is not None:
             return self._send(again, withdrawn)
@@ -240,7 +241,7 @@ class Operation(Generic[T]):
         return self._answered(met.proposal, met.commit, met.outcome)
 
     def _announce_at_once(self, entity_id: int) -> None:
-        """Announce before any attempt; after a refusal, the operation reads before it announces."""
+        """Announce before any attempt. If the announcement is refused, read before the next one."""
         try:
             self._intent.announce(entity_id)
         except Conflict as conflict:
@@ -251,7 +252,7 @@ class Operation(Generic[T]):
     # --- the fast path
 
     def _propose(self, proposal: Proposal[T]) -> Merge | None:
-        """Note the requirements of this attempt's commit; return the changes that can be announced."""
+        """Note the conditions of this attempt's commit; return the changes that can be announced."""
         self._exclusive = self._request.exclusive or proposal.exclusive
         self._intent.merge = self._announceable(proposal) or self._merge
         return self._intent.merge
@@ -262,9 +263,9 @@ class Operation(Generic[T]):
         first = self._merge is None and self._request.read_first and not proposal.evidence
         on_loan = self._lent is not None
         if updated and merge is not None and not on_loan and (withdrawn or (first and self._intent.hot(merge))):
-            # the call has announced it before, or could not until this attempt: announce it where the path leads now
+            # this call announced it before, or had to read first: announce it where the path leads now
             self._intent.announce(updated[0])
-            # a second withdrawal is less likely if nothing comes in between
+            # look again at once: the shorter the gap, the less likely is a second withdrawal
             return partial(self._help, updated[0], self._intent.attempt(updated[0]) if withdrawn else None)
         commit = commit_of(
             self._session,
@@ -305,7 +306,7 @@ class Operation(Generic[T]):
         return outcome
 
     def _refused(self, conflict: Conflicted, commit: Commit) -> NoReturn:
-        """React as the table says, and raise the conflict."""
+        """React to the conflict as the table says, and raise it."""
         cause = conflict.cause
         updated = next((w for w in commit.writes if isinstance(w, Update)), None)
         if REACTIONS[cause].own_mark and self._mark.is_gone():
@@ -332,7 +333,7 @@ class Operation(Generic[T]):
         raise Conflict(cause, detail(conflict), None if reaction is Reaction.BACK_OFF else 0.0, entity_id, expected)
 
     def _goes_on(self, cause: str, commit: Commit) -> bool:
-        """Whether the next attempt goes on the ticket of a function around this call, without another reaction."""
+        """Whether the next attempt uses the ticket of a function around this call, without another reaction."""
         if cause == "ticket" and self._lent is not None:
             self._loan.end()
             return False
@@ -341,14 +342,14 @@ class Operation(Generic[T]):
         return self._lent is not None and cause in ("self", "read", "pending")
 
     def _check_name(self, conflict: Conflicted, commit: Commit) -> None:
-        """Raise DropPending if a name that seemed to be free belongs to an entity in a drop in steps."""
+        """Raise DropPending if an entity that is being dropped in steps has the name that seemed free."""
         if conflict.cause == "name" and not self._guessed:
             pending = pending_name(self._backend, commit)
             if pending is not None:
                 raise pending
 
     def _line_up(self, reaction: Reaction, commit: Commit) -> None:
-        """Wait in line; or leave it, for an operation with a mark."""
+        """Wait in line; an operation that steps aside for a mark leaves the line."""
         if reaction is Reaction.QUEUE:
             give_way(self._backend, _updated(commit.writes))
             self._ticket.take(_updated(commit.writes), self._row.ends)
@@ -363,7 +364,7 @@ class Operation(Generic[T]):
         elif self._exclusive and (updated is not None or cause == "busy"):
             reaction = row.exclusive
         if self._guessed and cause != "busy" and reaction in (Reaction.MARK, Reaction.BACK_OFF):
-            return Reaction.AT_ONCE  # the guess was outdated: that is not contention yet, and the next attempt reads
+            return Reaction.AT_ONCE  # the guess was outdated: no sign of contention
         return reaction
 
     # --- the outcome
@@ -375,17 +376,18 @@ class Operation(Generic[T]):
         return cast(T, kind_named(ended.chain[-1].kind).entity(ended))
 
     def _ended(self, steps: list[Step]) -> T:
-        """Return the result, or raise the error, in the rows of a decided operation."""
+        """Return the result of a decided operation, or raise its error, from its rows."""
         row = self._row
         self._decided_by = "self" if row.pending_on is None else "other"
         row.pending_on = None
         try:
             result = self._result_of(steps)
-            # a first call whose change a helper applied was judged before, and the helper guarded its evidence
+            # no check for a first call that a helper applied: an attempt was checked, and the helper guarded its
+            # evidence
             if self._request.judge is not None and (row.is_repeat or self._decided_by == "self"):
                 self._request.judge(steps, result)
         except (BackendUnavailable, DeadlineExceeded):
-            row.look = True  # the operation is decided: no error may say that it was not applied
+            row.look = True  # the operation is decided: no error may deny that it was applied
             raise
         return result
 

@@ -21,7 +21,7 @@ class Outcome:
     * *committed*: ``result`` is the call's result, also if its answer was lost;
     * *failed*: ``result`` is the error that the call raised;
     * *pending*: announced, and not applied yet; ask again later;
-    * *cancelled*: not applied, and no message that was sent can apply it any more; repeat the call;
+    * *cancelled*: not applied, and no message in flight can apply it any more; repeat the call;
     * *unknown*: no row exists, because the operation never reached this database, or gc has deleted the row.
     """
 
@@ -30,7 +30,7 @@ class Outcome:
 
 
 def entities_in(result: object) -> set[int]:
-    """Return the ids of the entities that a result contains, or whose rows or relations it contains."""
+    """Return the ids of the entities that a result contains, or that own its rows and relations."""
     if isinstance(result, tuple):
         return set[int]().union(*map(entities_in, result))
     if isinstance(result, Entity):
@@ -41,7 +41,7 @@ def entities_in(result: object) -> set[int]:
 
 
 def outcome_of(steps: Sequence[Step], origin: Origin) -> Outcome:
-    """Return the outcome in an operation's rows; ``origin``: their database."""
+    """Return the outcome that an operation's rows show; ``origin``: their database."""
     if not steps:
         return Outcome("unknown")
     first = steps[0]
@@ -59,7 +59,7 @@ def outcome_of(steps: Sequence[Step], origin: Origin) -> Outcome:
 
 
 def _makes_with_owner(steps: Sequence[Step]) -> bool:
-    """Whether the rows come from a user's create: the row of the returned entity, and the row of its owner."""
+    """Whether the rows are those of a user's create: one of the returned entity, one of its owner relation."""
     if len(steps) != 2:
         return False
     made, owner = steps

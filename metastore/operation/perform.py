@@ -1,6 +1,6 @@
-"""Run a request, in a store or in a transaction: the entry point of this folder.
+"""Run a request in a store or a transaction: the entry point of this folder.
 
-In a store, a request may be part of a batch (:mod:`metastore.combine`); otherwise ``once.py`` runs it. In a
+In a store, a request may become part of a batch (:mod:`metastore.combine`); otherwise ``once.py`` runs it. In a
 transaction, its writes go into the transaction's overlay.
 """
 
@@ -42,17 +42,17 @@ def perform(session: ManagerSession, request: Request[T], call: Call) -> T:
         result = _in_transaction(session, request, call)
         origin: Origin | None = session.backend.origin
     else:
-        # read before the commit: another thread may notice a restart of the server between the commit and its return
+        # before the commit: another thread may note a restart of the server before the commit returns
         origin = session.backend.known_origin
         around, combiner = running.get(), session.combiner
         if around is not None and not around.is_over:
             around.outdate()
-            combiner = None  # together with others, it would wait for the function that waits for it
+            combiner = None  # a batch would wait for the function that waits for this call
         run = once if combiner is None else combiner.perform
         result = run(session, request, call)
-        # nothing is asked after a commit: a question that fails would turn it into an error
+        # send no query after a commit: its failure would turn the success into an error
         origin = origin or session.backend.known_origin
-    # the entity notes its database: later calls trust only entities that were committed there
+    # note the entity's database: later calls trust only entities that were committed there
     if isinstance(result, Entity):
         result.__dict__["origin"] = origin
     return result
@@ -72,7 +72,7 @@ def is_new(session: Session, call: Call) -> bool:
 
 
 def _in_transaction(session: ManagerSession, request: Request[T], call: Call) -> T:
-    """Add the request's writes to the transaction's overlay; send nothing. Raises DeadlineExceeded."""
+    """Add the request's writes to the transaction's overlay, without a message. Raises DeadlineExceeded."""
     if remaining(session.clock, math.inf) <= 0:
         raise DeadlineExceeded("the deadline passed before the transaction was complete; nothing was written")
     decided = request.attempt(View(session.backend, trusting=False))

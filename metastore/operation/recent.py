@@ -1,4 +1,4 @@
-"""Remember where entities and paths were last seen: a guess that saves a read."""
+"""Remember where entities and paths were last seen. Such a guess saves a read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metastore.port.records import Lookup, Node
 
 
 class Recent:
-    """The nodes that last led to scopes. A call with an old entity, or a create by path, need not look them up."""
+    """The nodes that last led to scopes, for calls with an old entity and creates by path."""
 
     def __init__(self) -> None:
         self._chains: ForgetfulMap[tuple[Node, ...]] = ForgetfulMap()
@@ -46,7 +46,7 @@ class Recent:
         self._led.remove(path)
 
     def at(self, path: Hashable) -> tuple[Node, ...] | None:
-        """Return the nodes to which a path last led. The commit's guards check whether it still leads there."""
+        """Return the nodes to which a path last led. The guards check in the commit whether it still leads there."""
         return self._led.get(path)
 
     def of(self, entity_id: int) -> tuple[Node, ...] | None:

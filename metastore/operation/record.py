@@ -1,8 +1,8 @@
-"""Read, claim and write the row that has, under its id, the state or the outcome of an operation at any time.
+"""Read, claim and write an operation's row, which has its state or outcome at any time.
 
-The row resolves a lost answer: the owner makes sure that no message in flight can be applied, and then sends the
-operation again under a *claim*. A repeat of a caller's id finds the first call's result in the row. docs/progress.md
-has the states, and the proof that at most one of all messages is ever applied.
+The row resolves a lost answer: the owner ensures that no message in flight can be applied, and then sends the operation
+again under a *claim*. A repeat of a caller's id finds the first call's result in the row. docs/progress.md has the
+states, and the proof that at most one of all messages is ever applied.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from metastore.retry.runner import Conflict
 LATE = 1.0
 """How long after its deadline a call may still query its outcome (seconds)."""
 _DEEDS: Final = {"create": ("create", "alter"), "rename": ("rename", "move")}
-"""By verb of a call: what its row says, if that is not the verb alone."""
+"""By verb of a call: the actions in its row, if the verb is not the only one."""
 _GRACE = 0.5
 """How long a call may query which operation won, for the message of its error (seconds)."""
 
@@ -73,19 +73,19 @@ class OperationRow:
         """The database knows the id: from an earlier call, or from a message of this call whose answer was lost."""
 
     def read(self) -> list[Step]:
-        """Return the rows of the operation, which is decided; raise Conflict if it is not."""
+        """Return the rows of the operation if it is decided; otherwise raise Conflict."""
         backend = self._session.backend
-        # it is unknown whether the first call, or the helper that applied the intent, got its answer
+        # whether the first call, or a helper of the intent, received its answer is unknown
         doubtful = self.is_repeat or self.pending_on is not None
         steps = with_origin(backend.confirm(self.id) if doubtful else backend.steps(self.id), backend)
         foreign = bool(steps) and self.caller is not None and not self._is_of(self.caller, steps[0])
-        self.look = False  # after all questions to the database: if one fails, the row is still unknown
+        self.look = False  # last, because the row is still unknown if a query fails
         if not steps:
             if self._may_be_absent:
                 raise Conflict("operation", "the operation has no record")
-            raise outcome_forgotten(self.id)  # the row existed: sending the change again could apply it twice
+            raise outcome_forgotten(self.id)  # it was applied once: sending the change again could apply it twice
         first = steps[0]
-        if first.ordinal != 0:  # the fingerprint of the arguments was in the row that gc has deleted
+        if first.ordinal != 0:  # gc has deleted the row with the fingerprint
             raise outcome_forgotten(self.id)
         if foreign:
             raise OperationIdReused(self.id)
@@ -97,19 +97,19 @@ class OperationRow:
         return steps
 
     def _is_of(self, caller: Caller, first: Step) -> bool:
-        """Whether the row is of a call like this one; if no caller gave the id before, kind and verb are compared."""
+        """Whether the row belongs to a call like this one. A row without a fingerprint is compared by kind and verb."""
         if first.digest:
             return is_digest_of(first.digest, self._request, caller.digest)
         kind, *_ = self._request.arguments() or (None,)
         if self._session.access is None:
             return self._wrote(first, kind)
-        of_user = kind[0] if kind else None  # a user's arguments come before its name: see authorized
+        of_user = kind[0] if kind else None  # a user's arguments begin with the call's own: see authorized
         return self._wrote(first, of_user) and first.principal == self.principal
 
     def _wrote(self, first: Step, kind: object) -> bool:
-        """Whether a call on entities or rows of this kind may have written the step: also in a row that one owns."""
+        """Whether a call on entities or rows of this kind may have written the step, or a row owned by one."""
         verb = self._request.verb
-        if first.kind is None:  # a pin's row, or a consumer's, has no kind
+        if first.kind is None:  # the row of a pin or of a feed's consumer has no kind
             return first.action in CLAIMABLE
         if verb in OPERATIONS:  # it writes a row of the entity itself
             return first.kind == kind and first.action in (*_DEEDS.get(verb, (verb,)), *CLAIMABLE, PENDING)
@@ -119,7 +119,7 @@ class OperationRow:
         return any(owner is not None and owner.record.chain[-1].kind == kind for owner in owners)
 
     def claim_again(self) -> NoReturn:
-        """Take up an operation that was withdrawn: the next message is sent under a new claim."""
+        """Claim an operation again that was withdrawn: the next message is sent under a new claim."""
         self.pending_on = None
         claim = self._session.backend.forbid(self.id, self._deadline + LATE)
         if claim is None:
@@ -130,7 +130,7 @@ class OperationRow:
         raise Conflict("operation", "the operation was taken up again", 0.0)
 
     def lost(self, unknown: Unknown) -> NoReturn:
-        """Resolve a lost answer: prevent that the sent message is applied, or find that it was applied."""
+        """Resolve a lost answer: ensure that the sent message is never applied, or find that it was."""
         claim = ask_until_it_answers(self._session, self.id, self._deadline, self.ends)
         self.sent = False
         if claim is None:
@@ -140,22 +140,22 @@ class OperationRow:
         raise Conflict("lost", f"the connection was lost before the commit was applied ({unknown.reason})")
 
     def lease_lost(self) -> None:
-        """Look at the row before the lease's error is raised: a repeat of an applied call returns its result."""
+        """Read the row before the lease's error is raised: a repeat of an applied call must return its result."""
         self.look = self._may_be_absent = self.caller is not None
 
     def look_next(self, cause: str) -> NoReturn:
-        """Look at the row next: the database knows the operation's id. Raises InvalidArgument if it refuses the id."""
+        """Read the row next, because the database knows the id. Raises InvalidArgument if it refuses the id."""
         if cause == "stale_id" and not self._session.backend.steps(self.id):
-            # a clock that was ahead may have left this bound too high: lower it for later ids
+            # a clock that was ahead may have raised this bound too far: lower it for later ids
             self._session.backend.forget(0)
             raise refused_id(self.id)
         self.look = self.is_repeat = True
-        # two calls with one id may claim it in turns: a random wait separates them
+        # two calls with one id may claim it alternately: a random wait separates them
         wait = 0.0 if self.claim <= 1 else None
         raise Conflict("operation" if cause == "stale_id" else cause, "the operation id is known", wait)
 
     def keep(self, action: Literal["failed", "unchanged"], result: str) -> None:
-        """Note the outcome of an operation with the caller's id, before the caller gets it."""
+        """Write down the outcome of an operation with a caller's id, before the caller gets it."""
         self.write_down(Entry(self.id, action, self.principal, result=result, claim=self.claim, caller=self.caller))
 
     def write_down(self, entry: Entry) -> int:
@@ -165,7 +165,7 @@ class OperationRow:
         if isinstance(outcome, Unknown):
             self.lost(outcome)
         if isinstance(outcome, Committed) and entry.action == PENDING:
-            # set before the message counts as answered: an interrupt in between withdraws the intent
+            # before the message counts as answered: after an interrupt in between, the intent is withdrawn
             self.pending_on = entry.entity_id
         self.sent = False
         if isinstance(outcome, Conflicted):
@@ -177,12 +177,12 @@ class OperationRow:
 
 
 def withdraw(session: Session, operation_id: UUID, life: float, *, sent: bool) -> None:
-    """After an interrupt, make sure that an operation is not applied from now on, as far as the database answers.
+    """After an interrupt, ensure that an operation is not applied from now on, if the database answers.
 
-    ``sent``: a message of the operation may be in flight; otherwise it is an intent. ``life``: how long its call lasts
-    at most (seconds).
+    ``sent``: a message of the operation may be in flight; otherwise it is an intent. ``life``: the maximal duration of
+    its call (seconds).
     """
-    with suppress(MetastoreError):  # an intent ends at its deadline, and a message with its connection
+    with suppress(MetastoreError):  # otherwise the intent ends at its deadline, and the message with its connection
         if not sent or session.backend.forbid(operation_id, life + LATE) is None:
             session.backend.cancel(operation_id)
 
@@ -190,24 +190,24 @@ def withdraw(session: Session, operation_id: UUID, life: float, *, sent: bool) -
 def tell_id(interrupt: BaseException, operation_id: UUID) -> None:
     """Add the operation's id to an interrupt, so that the caller can look at the operation's outcome.
 
-    In an async call the interrupt is a CancelledError. It gets the attribute ``operation_id``, and keeps its class:
-    asyncio compares that.
+    In an async call the interrupt is a CancelledError, which keeps its class, because asyncio compares it. It gets the
+    attribute ``operation_id``.
     """
     vars(interrupt).setdefault("operation_id", operation_id)
 
 
 def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends: float) -> int | None:
-    """After a lost answer, return the claim under which the operation may be sent again, or None if it is decided.
+    """After a lost answer, return the claim under which the operation may be sent again; None: it is decided.
 
-    From then on no message that was sent before can be applied. ``life``: how long the call lasts at most (seconds).
-    Raises OutcomeUnknown at the instant ``ends``, or if gc may have deleted the row in that time.
+    Once this returns, no message sent before can be applied. ``life``: the maximal duration of the call (seconds).
+    Raises OutcomeUnknown at the instant ``ends``, or if gc may have deleted the row meanwhile.
     """
     clock, wait = session.clock, session.policy.base
     while True:
         try:
             claim = session.backend.forbid(operation_id, life + LATE)
-            # the row was found: perhaps its commit still waits for a replica, or another server answers now and lacks
-            # it
+            # the row exists, but its commit may still wait for a replica, or another server may answer now that lacks
+            # the row
             if claim is None and all(step.action in CLAIMABLE for step in session.backend.confirm(operation_id)):
                 raise BackendUnavailable("another server answers now, which has not applied the operation")
         except OutcomeUnknown:  # gc may have deleted the row
@@ -228,7 +228,7 @@ def ask_until_it_answers(session: Session, operation_id: UUID, life: float, ends
 
 
 def refused_id(operation_id: UUID) -> OperationIdRefused:
-    """Return the error for an operation id that cannot be told from one that gc has forgotten."""
+    """Return the error for an operation id that may be one that gc has forgotten."""
     if operation_id.version == 8:
         return OperationIdRefused(
             f"the key {operation_id} cannot be distinguished from one that gc has forgotten: the retention is less "
@@ -249,7 +249,7 @@ def detail(outcome: Conflicted) -> str:
 
 
 def winner(session: Session, entity_id: int, loser: UUID) -> str:
-    """Return the operation that made an entity's newest version, for a message; "" if the database does not say."""
+    """Return the operation that made an entity's newest version, for a message; "": the database does not show it."""
     with until(session.clock.monotonic() + _GRACE), suppress(MetastoreError):
         (known,) = session.backend.by_id([entity_id])
         steps = session.backend.history(entity_id, known.record.version - 1, 1) if known is not None else []

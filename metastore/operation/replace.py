@@ -15,7 +15,7 @@ from metastore.names import format_path, parse_path
 
 @contextmanager
 def below(path: tuple[str, ...]) -> Iterator[None]:
-    """Raise a DropPending about a part of the entity at ``path`` again with the whole path: a kind knows no paths."""
+    """Add the path of the entity to a DropPending about a part of it, because a kind knows no paths."""
     try:
         yield
     except DropPending as error:
@@ -24,9 +24,9 @@ def below(path: tuple[str, ...]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Replace(EntityChange):
-    """Replace an existing entity's document with the document ``doc`` of a new entity of ``kind``.
+    """Replace the document of an existing entity with ``doc``, the document of a new entity of ``kind``.
 
-    Not for ``alter``.
+    Only ``create`` uses this change, never ``alter``.
     """
 
     kind: str

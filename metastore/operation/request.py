@@ -1,9 +1,9 @@
 """A request of a manager, the options of its call, and the view through which an attempt reads.
 
-A request holds an *attempt*: a function that reads through a :class:`View`, decides with pure functions, and returns
-either a :class:`Proposal` to commit or the value itself. On the first attempt the view trusts the entities that the
-caller has loaded, which saves the read. If an error or a no-op rests on such a guess, the attempt runs again on a fresh
-read. :mod:`metastore.operation.operation` makes one operation of a request, however many attempts it takes.
+A request holds an *attempt*: a function that reads through a :class:`View`, decides with pure functions, and returns a
+:class:`Proposal` to commit, or the value itself. In the first attempt the view trusts the entities that the caller has
+loaded, which saves the read. If an error or a no-op rests on such a guess, the attempt runs again with new reads.
+:mod:`metastore.operation.operation` makes one operation of a request, however many attempts it takes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_REASON = 200
 
 @value
 class Proposal(Generic[T]):
-    """A commit that an attempt proposes, and the function that makes the caller's result when it is applied."""
+    """A commit that an attempt proposes, and the function that makes the caller's result once it is applied."""
 
     guards: tuple[Guard, ...]
     writes: tuple[Write, ...]
@@ -62,7 +62,7 @@ class Proposal(Generic[T]):
             object.__setattr__(self, "exclusive", True)
 
     def counting_up(self, entity_id: int) -> Proposal[T]:
-        """Return the proposal with a guard that counts up: writes below that rest on the entity's old state fail."""
+        """Return the proposal with a guard that counts up, so that writes below fail if they rest on the old state."""
         return replace(self, guards=with_raised(self.guards, {entity_id}), exclusive=True)
 
 
@@ -89,7 +89,7 @@ class Fencing(Protocol):
 
 @dataclass(frozen=True)
 class Call:
-    """One call's options: who asks, its deadline (seconds), its operation id, the lease that it needs, and why."""
+    """The options of one call: principal, deadline (seconds), operation id, required lease, and reason."""
 
     principal: str | None = None
     deadline: float | None = None
@@ -142,28 +142,28 @@ def clean_reason(reason: object) -> str:
 def committed(backend: Reads, entity: Entity) -> bool:
     """Whether an entity's state was committed in this database. Raises InvalidArgument for one of another database.
 
-    False: its transaction was refused, has not ended, or has an unknown outcome; or the server was restarted since,
-    perhaps from a backup. The id is still valid, if :func:`is_same` says so.
+    False: its transaction was refused, has not ended, or has an unknown outcome; or the server was restarted since, and
+    may have lost the commit. :func:`is_same` says whether the id is still valid.
     """
     origin, here = entity.origin, backend.origin
     if origin is here:
         return here.committed
     if origin is None:
         return False
-    # read only if they differ: the database may have been restored since this store was opened
+    # read only if they differ: the database may have been restored since the store was opened
     if origin.database != here.database and origin.database != backend.identify().database:
         raise InvalidArgument(
             f"{entity.path} (id {entity.id}) is an entity of another database, or of this one before it was restored; "
             "load it from this store"
         )
-    # a view of the past trusts no entity of today
+    # a view of the past does not trust entities of the present
     return origin.committed and here.committed and origin.run == here.run
 
 
 def is_same(entity: Entity, record: Record) -> bool:
-    """Whether the record that was read by an entity's id is that entity: after a restore, another one may have the id.
+    """Whether the record read by an entity's id is that entity: after a restore, another entity may have the id.
 
-    Such an entity was created after every time of the database's clock that the loaded entity has.
+    Such another entity was created later than all database times in the loaded entity.
     """
     known, origin = entity.record, entity.origin
     if origin is None or record.chain[-1].kind != entity.kind:
@@ -173,7 +173,7 @@ def is_same(entity: Entity, record: Record) -> bool:
 
 
 def is_lost(entity: Entity, record: Record) -> bool:
-    """Whether the loaded version was lost, and another version has its number now: a backup was put back."""
+    """Whether a restored backup lost the loaded version, and another version has its number now."""
     known, origin = entity.record, entity.origin
     if origin is None or origin.drafted or not origin.committed or record.version != known.version:
         return False
@@ -181,7 +181,7 @@ def is_lost(entity: Entity, record: Record) -> bool:
 
 
 class View:
-    """One attempt's view: the backend, and whether the attempt may trust loaded entities."""
+    """One attempt's reads: the backend, and whether the attempt may trust loaded entities."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class View:
         """The attempt may propose an update by name, so that the commit finds the entity."""
         self.guessed = False
         self.asking = asking
-        """Only the right is checked: the attempt ignores its caller's expectations, and proposes all the same."""
+        """Only the right is checked: the attempt ignores its caller's expectations, but still proposes its commit."""
         self._recent = recent
 
     def trusts(self, entity: Entity) -> bool:
@@ -214,7 +214,7 @@ class View:
         return self.trusting
 
     def newest(self, chain: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Return the nodes above and at a scope as they were last seen: a better guess than a loaded entity's."""
+        """Return the nodes of a scope and its ancestors as last seen, perhaps newer than those of a loaded entity."""
         return chain if self._recent is None else self._recent.chain(chain)
 
     def scope_version(self, entity_id: int) -> int | None:
@@ -235,7 +235,7 @@ class View:
             self._recent.note(chain)
 
     def follow(self, path: Lookup) -> tuple[Node, ...] | None:
-        """Return the nodes that a path last led to, if the attempt may use them instead of a read; note that guess."""
+        """Return the nodes to which a path last led, if the attempt may use them instead of a read; note the guess."""
         remembered = self._recent.at(path) if self.trusting and self._recent is not None else None
         self.guessed = self.guessed or remembered is not None
         return remembered
@@ -243,7 +243,7 @@ class View:
     def above(self, path: Lookup) -> tuple[Node, ...] | None:
         """Return the nodes above the entity at a path, as they were last seen; None: the entity must be read.
 
-        Only for an update by name. Where names are folded, only a read tells how the entity's own name is written.
+        Only for an update by name. Where names are folded, only a read shows the spelling of the entity's own name.
         """
         remembered = self._recent.at(parents_of(path)) if self.naming and self._recent is not None else None
         if not remembered or remembered[-1].fold:
@@ -258,9 +258,9 @@ class View:
 
 
 def is_known(backend: Reads, request: Request[Any]) -> bool:
-    """Whether a request may be announced before it reads: its loaded entity, if any, is :func:`committed`.
+    """Whether a request may be announced before it reads: its loaded entity, if any, must be :func:`committed`.
 
-    An intent is applied to the entity that has the id then, and after a backup was put back, that may be another one.
+    An intent addresses the entity by its id, and after a restored backup that may be another entity.
     """
     where = None if request.where is None else request.where()
     return not isinstance(where, Entity) or committed(backend, where)
@@ -273,7 +273,7 @@ Attempt = Callable[[View], "Proposal[T] | T"]
 class Merge:
     """Changes whose preconditions lie in the entity's own row, so that every process can apply them.
 
-    ``names``: the path that the call gives; None: the entity with ``entity_id``, wherever it is.
+    ``names``: the path in the call; None: the entity with ``entity_id``, at any path.
     """
 
     kind: str

@@ -1,13 +1,13 @@
-"""A store's memory of the settings by which catalogs declare properties secret, and a call's encryption by them.
+"""A store's memory of which properties catalogs declare secret, and the encryption of a call's values.
 
-A write below a catalog guards the catalog's scope version, and each change of the catalog's settings raises it. So a
-process can remember the settings without a read. If the version has changed, the attempt looks at the settings once
-more: a rename of the catalog changes none. If they have changed, it raises :class:`Stale`, and the call begins again
-with the present settings (``managers/secrets/sealing.py``).
+A write below a catalog guards the catalog's scope version, and each change of the catalog's settings raises that
+version. So a process can use remembered settings without a read. If the version has changed, the attempt reads the
+settings again, because a rename changes the version too. If the settings have changed, the attempt raises
+:class:`Stale`, and the call begins again with the present settings (``managers/secrets/sealing.py``).
 
-An encrypted change is announced as ciphertext, and rests on the catalog's scope version. So no helper needs a key, and
-no helper applies the change under other settings or another data key. A plain value that was announced before its name
-was declared secret may still be applied as it was given; ``verify`` reports it.
+An encrypted change is announced as ciphertext, and depends on the catalog's scope version. So no helper needs a key,
+and no helper applies the change under other settings or another data key. A plain value that was announced before its
+property was declared secret may still be applied as plain text; ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Stale(Exception):
 
 
 class _Mode(Enum):
-    """The source of a seal's settings. A guard older than the settings fails only at the commit of a call alone."""
+    """The source of a seal's settings. With GUESSED, a guard that is older than the settings need not fail."""
 
     ALONE = auto()
     GUESSED = auto()
@@ -58,7 +58,7 @@ class _Mode(Enum):
 
 @dataclass(frozen=True)
 class Seal:
-    """The encryption of one call: the settings of the catalog that it writes below, as they were at a scope version."""
+    """The encryption of one call: the settings of the catalog above the write, at a known scope version."""
 
     sealer: Sealer | None
     """None: the seal of a view of the past, which writes nothing."""
@@ -75,7 +75,7 @@ class Seal:
 
     @property
     def settled(self) -> tuple[int, int] | None:
-        """The catalog and its scope version: an announced change is applied only under it."""
+        """The catalog and its scope version; an announced change is applied only while they match."""
         return None if self.catalog in (None, _NOWHERE) else (self.catalog.id, self.catalog.scope_version)
 
     def nowhere(self) -> Seal:
@@ -85,16 +85,15 @@ class Seal:
     def announced(self, merge: Merge) -> Merge | None:
         """Return an encrypted change to announce: helpers apply it only while the catalog's settings stay the same.
 
-        Otherwise its owner decides again, with the data key of that time. None: the call has no existing catalog to
-        guard.
+        Otherwise its owner decides again with the then valid data key. None: there is no catalog to guard.
         """
         settled = self.settled
         return None if settled is None else replace(merge, settled=settled, evidence=(settled,))
 
     def value(self, key: object, value: Any) -> Any:
-        """Return the form of a property's value that the call may write. Raises InvalidArgument, SecretKeyMissing."""
+        """Return the form in which a call may write a property's value. Raises InvalidArgument, SecretKeyMissing."""
         if type(value) is str and not self.declared.patterns and not value.startswith(PREFIX):
-            return value  # most values end here: nothing is declared secret
+            return value  # most values: the catalog declares no secrets
         if not isinstance(value, str) or isinstance(value, Sealed | Secret) or not isinstance(key, str):
             return value
         if sealed_parts(value) is not None:
@@ -106,13 +105,13 @@ class Seal:
         return self.sealer.seal(key, text, self.declared.key, compares=self.compares)
 
     def properties(self, properties: Any) -> Any:
-        """Return the form of properties that the call may write."""
+        """Return the form in which a call may write properties."""
         if not isinstance(properties, Mapping):
             return properties
         return {**{key: self.value(key, value) for key, value in properties.items()}, **self.more}
 
     def changes(self, changes: Iterable[EntityChange]) -> tuple[EntityChange, ...]:
-        """Return changes in the form that repeats under one operation id compare; :func:`bound_changes` binds them."""
+        """Return changes in a form that a repeat of the operation can compare; :func:`bound_changes` binds secrets."""
         return tuple([self._change(one) if isinstance(one, SetProperty) else one for one in changes])
 
     def _change(self, one: SetProperty) -> SetProperty:
@@ -120,7 +119,7 @@ class Seal:
         return one if value is one.value and expected is one.expected else replace(one, value=value, expected=expected)
 
     def redeclared(self, changes: tuple[EntityChange, ...]) -> tuple[Seal, tuple[EntityChange, ...]]:
-        """Return the seal for changes of the catalog itself, and the changes with a data key for new settings."""
+        """Return the seal for changes of the catalog itself, and the changes, with a data key if they need one."""
         seal = self._after(changes)
         new = bool(seal.declared.patterns) and not self.declared.patterns
         if self.sealer is None or not new or any(isinstance(c, SetProperty) and c.key == KEY for c in changes):
@@ -150,7 +149,7 @@ class Seal:
         def checked(view: View) -> Proposal[T] | T:
             try:
                 decided = attempt(view)
-            except EntityNotFound:  # independent of the settings
+            except EntityNotFound:  # does not depend on the settings
                 raise
             except MetastoreError:
                 if not view.guessed and _outdated(view, catalog):
@@ -165,14 +164,14 @@ class Seal:
         return checked
 
     def _guarded(self, view: View, proposal: Proposal[T], catalog: Node) -> Proposal[T]:
-        """Return a proposal that lands only under these settings."""
+        """Return a proposal that can commit only under these settings."""
         held = self._is_guarded(catalog, proposal.guards)
         settled = self.settled if held else self._settled_anew(proposal.guards)
         if settled is not None:
             merge = proposal.merge
             if merge is None or merge.settled == settled:
                 return proposal
-            # the scope version at which the settings were read
+            # an announced change rests on the scope version at which the settings were read
             merge = replace(merge, settled=settled, evidence=(settled,) if merge.evidence else ())
             return replace(proposal, merge=merge)
         if view.guessed:
@@ -180,9 +179,9 @@ class Seal:
         raise Stale
 
     def _settled_anew(self, guards: Iterable[Guard]) -> tuple[int, int] | None:
-        """Return the catalog among these guards, with its scope version, if it has the same settings; None: it has not.
+        """Return the guarded catalog and its scope version if it has the same settings; None: its settings differ.
 
-        The catalog was renamed, or another one has its name now.
+        The catalog was renamed, or another catalog has its name now.
         """
         found = None if self.seals is None or self.mode is not _Mode.ALONE else self.seals.settings_at(guards)
         return None if found is None or found[1] != self.declared else (found[0].id, found[0].scope_version)
@@ -196,12 +195,12 @@ class Seal:
         return False
 
     def _found(self, entity: Entity) -> bool:
-        """Whether a call that changes nothing found its entity below a catalog with these settings."""
+        """Whether a call that changes nothing read its entity below a catalog with these settings."""
         assert self.catalog is not None
         known, above = self.catalog, entity.record.chain[1:2]
         if not above:
             return False
-        # a transaction's commit validates what the transaction found
+        # a transaction's commit validates the reads of its calls
         older = self.mode is _Mode.IN_TRANSACTION and above[0].scope_version < known.scope_version
         same = older or above[0].scope_version == known.scope_version
         own = (above[0].id, above[0].scope_version)
@@ -212,7 +211,7 @@ NO_SEAL = Seal(None, None, NOTHING)
 
 
 def bound_changes(changes: Sequence[EntityChange], entity_id: int, doc: str) -> tuple[EntityChange, ...]:
-    """Return changes in the form that is announced and kept in history, for an entity whose document is ``doc`` now."""
+    """Return changes with secrets bound to the entity, for an intent or history; ``doc`` is its present document."""
     for one in changes:
         if isinstance(one, SetProperty) and _is_sealed(one):
             break
@@ -238,7 +237,7 @@ def _is_sealed(one: SetProperty) -> bool:
 
 
 def _outdated(view: View, catalog: Node) -> bool:
-    """Whether the catalog has changed since its settings were read: then an error may rest on old settings."""
+    """Whether the catalog has changed since its settings were read; then an error may come from old settings."""
     found = view.scope_version(catalog.id)
     return found is not None and found != catalog.scope_version
 
@@ -255,14 +254,14 @@ class Seals:
         """The last read settings of each catalog, also from a transaction that is not committed."""
 
     def clear(self) -> None:
-        """Forget everything but the data keys, the reserved ids too."""
+        """Forget everything except the data keys, including the reserved ids."""
         self._settings.clear()
         self._read_last.clear()
         self._ids.clear()
         self.sealer.clear()
 
     def unsealed(self, kind: Kind, where: Path | Entity) -> Seal | None:
-        """Return the remembered seal of a catalog that declares no secrets; None: it does, or is not remembered."""
+        """Return the remembered seal of a catalog without secrets; None: it declares secrets, or is not remembered."""
         known = self._remembered(kind, where)
         return known if known is not None and not known.declared.patterns else None
 
@@ -271,7 +270,7 @@ class Seals:
     ) -> Seal:
         """Return the seal of a call at a path, or at or below an entity; ``fresh``: do not use the remembered one.
 
-        Settings that a transaction reads are remembered once it has committed: see :meth:`validated`.
+        Settings that a transaction reads are remembered only after its commit: see :meth:`validated`.
         """
         known = None if fresh else self._remembered(kind, where)
         if known is not None:
@@ -285,9 +284,9 @@ class Seals:
         return self._seal(declaring)
 
     def settings_at(self, guards: Iterable[Guard]) -> tuple[Node, Declared] | None:
-        """Return the catalog among these guards, and its settings at that scope version or later; None: no catalog.
+        """Return the guarded catalog, and its settings at that scope version or later; None: no catalog is guarded.
 
-        Settings that are not remembered are read. If the catalog has changed again, a commit with these guards fails.
+        If they are not remembered, read them. If the catalog has changed again, a commit with these guards fails.
         """
         pairs = {guard.id: guard.scope_version for guard in guards}
         for entity_id, scope_version in pairs.items():
@@ -303,19 +302,19 @@ class Seals:
         return (catalogs[0].chain[-1], known.declared)
 
     def validated(self, catalog: Record) -> None:
-        """Remember the settings of a catalog that a transaction has read, and its commit has validated."""
+        """Remember the settings of a catalog that a transaction has read and its commit has validated."""
         own, known = catalog.chain[-1], self._settings.get(catalog.chain[-1].id)
         if known is None or known.catalog != own or self._ids.get(_names(catalog)) != own.id:
             self._note(catalog)
 
     def _seal(self, declaring: Record | Node | None) -> Seal:
-        """Return the seal of a catalog that was read; of one that does not exist; or of none."""
+        """Return the seal of a catalog that was read, or of one that does not exist, or the seal for no catalog."""
         return (
             self._of(declaring) if isinstance(declaring, Record) else Seal(self.sealer, declaring, NOTHING, seals=self)
         )
 
     def _of(self, catalog: Record) -> Seal:
-        """Return the seal of a catalog that was read; the data keys are read once for each state of it."""
+        """Return the seal of a catalog that was read; cached, so that the data keys are read once per scope version."""
         known = self._read_last.get(catalog.chain[-1].id)
         if known is None or known.catalog != catalog.chain[-1]:
             known = replace(seal_of(self.sealer, catalog), seals=self)
@@ -358,7 +357,7 @@ def _names(record: Record) -> tuple[str, ...]:
 
 
 def _is_below(kind: Kind, path: Path) -> bool:
-    """Whether a path leads to or below a catalog."""
+    """Whether a path names a catalog or an entity below one."""
     families = families_of(kind, len(parse_path(path)))
     return families is not None and len(families) > 1 and families[1] == "catalog"
 
@@ -366,7 +365,7 @@ def _is_below(kind: Kind, path: Path) -> bool:
 def _catalog_of(reads: Reads, entity: Entity, fresh: bool) -> Node | None:
     """Return the catalog above a loaded entity, or the entity itself."""
     chain = entity.record.chain
-    if fresh or (len(chain) > 1 and not chain[1].kind):  # an entity of history does not know its ancestors
+    if fresh or (len(chain) > 1 and not chain[1].kind):  # an entity from history does not know its ancestors
         (known,) = reads.by_id([entity.id])
         if known is None:
             return _NOWHERE

@@ -1,4 +1,4 @@
-"""The session: the state that all calls of one store, or of one transaction, share."""
+"""The session: the state that all calls of a store, or of a transaction, share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Combines(Protocol):
-    """The interface to :mod:`metastore.combine`, which is a layer above."""
+    """The interface of :mod:`metastore.combine`, which is in a higher layer."""
 
     def resolve(self, lookup: Lookup) -> Resolved:
         """Follow a path over live nodes as far as it leads."""
@@ -55,10 +55,10 @@ class Listed(NamedTuple):
 
 
 class Caches(Protocol):
-    """The interface to :mod:`metastore.cache`, which is a layer above."""
+    """The interface of :mod:`metastore.cache`, which is in a higher layer."""
 
     def held(self, kind: str, target: object) -> Found | None:
-        """Return the kept answer for a path as written, or for an id, without a query; None: call :meth:`read`."""
+        """Return the kept answer for a path as given, or for an id, without a query; None: call :meth:`read`."""
 
     def read_page(self, key: Hashable, ask: Callable[[], Listed]) -> Listed:
         """Return one page of a listing, at an instant of this call; ``ask`` asks the database."""
@@ -77,7 +77,7 @@ class Caches(Protocol):
 
 @dataclass
 class ManagerSession:
-    """The session of a manager: a store's, or a transaction's, which trusts no loaded entity.
+    """The session of a manager: a store's, or a transaction's, which does not trust loaded entities.
 
     A store's is a :class:`Session`. A transaction's has only the reads and the commit of its overlay.
     """
@@ -119,11 +119,11 @@ class ManagerSession:
         return self.outer.epoch()
 
     def policy_of(self, call: Call) -> RetryPolicy:
-        """Return the policy with the call's own deadline."""
+        """Return the retry policy with the call's own deadline."""
         return self.policy if call.deadline is None else replace(self.policy, deadline=float(call.deadline))
 
     def ends_of(self, call: Call) -> float:
-        """Return the instant at which a call that begins now ends: by its own deadline, or that of a call around it."""
+        """Return the instant at which a call that begins now ends: its own deadline, or that of a call around it."""
         deadline = self.policy_of(call).deadline
         return self.clock.monotonic() + min(deadline, remaining(self.clock, deadline))
 
@@ -153,7 +153,7 @@ class Session(ManagerSession):
     """The remembered rights of users."""
 
     def resolve(self, lookup: Lookup) -> Resolved:
-        """Follow a path over live nodes as far as it leads, together with the paths of other waiting calls."""
+        """Follow a path over live nodes as far as it leads, in one query with the paths of other waiting calls."""
         if self.combiner is None:
             return self.resolve_alone(lookup)
         if not self.bounds_reads or has_deadline():
@@ -172,7 +172,7 @@ class Session(ManagerSession):
         return self
 
     def bound(self, call: Call) -> Session:
-        """Return a session with the call's principal, deadline and reason that shares all else, such as the backend."""
+        """Return a session with the call's principal, deadline and reason, which shares everything else."""
         bound, deadline = copy(self), call.deadline
         bound.principal = self.principal if call.principal is None else call.principal
         bound.reason = self.reason if call.reason is None else call.reason
@@ -186,16 +186,16 @@ class Session(ManagerSession):
         return bound
 
     def as_user(self, access: Access) -> Session:
-        """Return a session with the rights of a user, which shares everything else."""
+        """Return a session with a user's rights, which shares everything else."""
         bound = copy(self)
         bound.principal, bound.access = access.who.name, access
-        bound.cache = None  # the cache knows no users
+        bound.cache = None  # the cache does not distinguish users
         bound.backend = cast(Backend, Seen(self.backend, access))
-        bound.combiner = None  # calls of one batch read and write through the store's own backend
+        bound.combiner = None  # a batch reads and writes through the store's own backend
         return bound
 
     def of_transaction(self) -> Session:
-        """Return a session for one transaction: it notes the evidence of its reads, for the commit."""
+        """Return a session for one transaction. It notes the evidence of its reads, for the commit."""
         if self.access is None:
             return self
         bound, access = copy(self), self.access.of_transaction()
@@ -203,7 +203,7 @@ class Session(ManagerSession):
         return bound
 
     def epoch(self) -> str:
-        """Return the epoch of the database's feed on all timelines, read once: a restored copy is opened again."""
+        """Return the epoch of the database's feed, read once: a store must be opened again after a restore."""
         if self._epoch is None:
             self._epoch = database_of(self.backend.feed_start()[0])
         return self._epoch

@@ -1,8 +1,8 @@
-"""Values that a user's write may keep but not set: references to secrets, and pointers to files of Iceberg.
+"""Values that a user's write may keep but not set: references to secrets, and pointers to Iceberg files.
 
-A client that writes all properties back names them too. That is allowed while the entity has them: the commit of the
-write expects the version that proves it. Such a change is never announced to be applied later: it would bring back
-values that others have replaced since.
+A client that writes all properties back includes these too. That is allowed if the entity has these values already: the
+commit expects the version that proves it. Such a change is never announced, because an intent could be applied after
+others have replaced the values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REFERENCE: Final = re.compile(r'"secret:((?:env|file):(?:[^"\\]|\\.)*)"')
 _POINTER: Final = "metadata_location"
 """The property that names the metadata file of an Iceberg table or view."""
 _ALLOWED: Final = "METASTORE_SECRETS"
-"""The variable with the references that users may set, as patterns: ``env:APP_* file:/run/secrets/*``."""
+"""The variable that lists the references which users may set, as patterns: ``env:APP_* file:/run/secrets/*``."""
 _UUID: Final = "table_uuid"
 """The property by which a purge recognises the other tables that have the same files."""
 _FILE: Final = (f'"{_POINTER}"', '"change":"SetLocation"', f'"{_UUID}"')
@@ -33,19 +33,19 @@ _FILE: Final = (f'"{_POINTER}"', '"change":"SetLocation"', f'"{_UUID}"')
 
 
 def keeps(access: Access, write: Write) -> bool:
-    """Whether the changes of a write name a value that the entity must have already.
+    """Whether the changes of a write contain a value that the entity must have already.
 
-    The commits of Iceberg's server say which file they replace: they may be applied later.
+    The commits of Iceberg's server name the file that they replace, so they may be applied later.
     """
     changes = write.event.changes
     return bool(_REFERENCE.search(changes)) or (not access.swaps and any(one in changes for one in _FILE))
 
 
 def check_references(access: Access, view: View, write: Insert | Update | Put | Delete) -> None:
-    """Raise PermissionDenied for a reference to a secret that users may not set: this process can read the secret.
+    """Raise PermissionDenied for a reference to a secret that users may not set, because this process can read it.
 
     Without this check a user could refer to any variable or file of a service, and let the service reveal it. A value
-    that the entity has may be written again: clients write all properties back.
+    that the entity has already is allowed: clients write all properties back.
     """
     doc, event = None if isinstance(write, Delete) else write.doc, write.event
     text = event.changes if event.action == "alter" and event.changes != "[]" else doc
@@ -67,16 +67,16 @@ def check_references(access: Access, view: View, write: Insert | Update | Put | 
 
 
 def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
-    """Raise PermissionDenied if a user gives a table or view another metadata file of Iceberg, or location or UUID.
+    """Raise PermissionDenied if a user changes the Iceberg metadata file, the location or the UUID of a table or view.
 
     With the file of a table that the user does not see, the Iceberg server would show that table, and delete its files.
-    A user may not remove the file either: it could then set another location. With the UUID of another table, it would
-    keep the files of that one from being purged.
+    A user may not remove the file either, because that would allow another location. With the UUID of another table, a
+    purge would spare that table's files.
     """
     event = write.event
     if access.swaps or write.doc is None or event.kind not in ("table", "view"):
         return
-    # a replacement names no changes
+    # a replacement has no list of changes
     removes = isinstance(write, Update) and (event.changes == "[]" or _FILE[0] in event.changes)
     if not removes and f'"{_POINTER}"' not in write.doc:
         return
@@ -91,7 +91,7 @@ def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
 
 
 class _Pointer(NamedTuple):
-    """The metadata file of a table or view, and the values that a user may set only without such a file."""
+    """The metadata file of a table or view, and the values that users may set only if there is no such file."""
 
     file: str | None
     location: str | None
@@ -109,9 +109,9 @@ def _is_allowed(reference: str, allowed: Sequence[str]) -> bool:
 
 
 def _stands(view: View, write: Insert | Update | Put | Delete) -> str | None:
-    """Return the document that a write replaces. Raises Conflict if another one has replaced it already.
+    """Return the document that a write replaces. Raises Conflict if another write has replaced it already.
 
-    If the write rests on a guess, return the guessed document: then a refusal is decided again.
+    If the write rests on a guess, return the guessed document: after a refusal, the attempt runs again.
     """
     if isinstance(write, Update):
         (known,) = view.backend.by_id([write.id])

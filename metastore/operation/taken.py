@@ -1,8 +1,8 @@
 """Check a user's right to an operation before the user learns of any other obstacle.
 
-A user who may not create below a container must not learn which names it has: they may be hidden. So an attempt that
-found a name taken is decided once more as if the name were free, and the rights for that are checked. An attempt that
-failed an expectation of its caller is decided once more without the expectation.
+A user who may not create below a container must not learn which names it has: they may be hidden. So if an attempt
+finds a name taken, decide once more as if the name were free, and check the rights for that. If an attempt fails an
+expectation of the caller, decide once more without it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from metastore.port.records import Lookup, Resolved
 
 
 def as_if_expected(view: View) -> View:
-    """Return a view of the present reads of ``view``, in which everything is as the caller expects."""
+    """Return a view with the present reads of ``view`` that ignores the caller's expectations."""
     return View(view.backend, trusting=False, asking=True)
 
 
 def as_if_free(view: View, path: str) -> View:
-    """Return a view of the same reads, in which no entity has this path."""
+    """Return a view with the same reads in which no entity has this path."""
     return View(cast(Reads, _Untaken(view.backend, path)), trusting=False, asking=True)
 
 

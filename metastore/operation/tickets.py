@@ -1,6 +1,6 @@
-"""Wait in line for entities on which others write all the time: one ticket for each operation that waits.
+"""Wait in line for entities that others write all the time, with one ticket for each waiting operation.
 
-An operation that has its turn commits by a compare-and-swap, as every other one does. While its ticket exists, the
+An operation that has its turn commits by a compare-and-swap, like any other operation. While its ticket exists, the
 database refuses other commits on its entities. docs/progress.md has the protocol and the bound.
 """
 
@@ -35,32 +35,32 @@ _SHORTEST_WAIT, _LONGEST_WAIT, _NEXT_WAIT = 0.0005, 0.1, 0.03
 
 
 class Lender(Protocol):
-    """The place in line of a function that runs: what it calls would wait for it, and it waits for what it calls."""
+    """A running function's place in line. A call inside of the function must not wait for it, or neither would end."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the function and all around it have ended. A task that it has begun keeps its place."""
+        """Whether the function and all those around it have ended. A task that the function began keeps the place."""
 
     def loan(self, session: Session, ids: AbstractSet[int], ends: float) -> AbstractContextManager[int | None] | None:
-        """Return a block on the ticket of the function, or of one around it; None: none has one for these entities.
+        """Return a block on the ticket of the function or of one around it; None: no such ticket for these entities.
 
-        The block waits for the others inside of the function, and yields the ticket; None: it was removed meanwhile.
+        The block waits for other calls inside of the function, and yields the ticket; None: the ticket is gone.
         """
 
     def give_way(self, backend: Reads, ids: Iterable[int]) -> None:
-        """Let the functions leave their lines, and give up their marks: a call inside of them waits for others.
+        """Leave the functions' lines, and remove their marks, because a call inside of them waits for others.
 
-        ``ids``: the entities for which it waits in line; the functions' next runs take tickets for these too.
+        ``ids``: the entities for which it waits in line. The functions' next runs take tickets for these too.
         """
 
     def outdate(self) -> None:
-        """Forget the entities with which the functions' turns began: a call inside of them may change these.
+        """Forget the entities that were read when the functions' turns began: a call inside may change these.
 
-        So a function's first read of such an entity asks the database.
+        So a function's first read of such an entity queries the database.
         """
 
     def unbar(self, operation_id: UUID) -> bool:
-        """Remove the mark of this operation, if it is one of the functions: a call inside of them needs the scope."""
+        """Remove the mark of this operation if it belongs to one of the functions: a call inside needs the scope."""
 
 
 running: Final[ContextVar[Lender | None]] = ContextVar("metastore_running", default=None)
@@ -68,16 +68,16 @@ running: Final[ContextVar[Lender | None]] = ContextVar("metastore_running", defa
 
 
 def give_way(backend: Reads, ids: Iterable[int] = ()) -> None:
-    """Let the functions around a call hold nothing for which others wait, before the call waits for others."""
+    """Release the tickets and marks of the functions around a call, before the call waits for others."""
     around = running.get()
     if around is not None:
         around.give_way(backend, ids)
 
 
 class Loan:
-    """The entities on which a function around a call has its turn: the call's attempts go on its ticket.
+    """The entities on which a function around a call has its turn. The call's attempts use the function's ticket.
 
-    Announced, or in line, the call would wait for that function, which waits for the call.
+    If it were announced or in line, the call would wait for that function, which waits for the call.
     """
 
     def __init__(self, session: Session) -> None:
@@ -85,25 +85,25 @@ class Loan:
         self._ids: frozenset[int] = frozenset()
 
     def may_add(self, ids: Iterable[int], ends: float) -> bool:
-        """Whether one function has its turn on these entities too; then the next attempt goes on its ticket."""
+        """Whether one function has its turn on these entities too; if so, the next attempt uses its ticket."""
         wanted, around = self._ids.union(ids), running.get()
         lends = around is not None and around.loan(self._session, wanted, ends) is not None
         self._ids = wanted if lends else frozenset()
         return lends
 
     def taken(self, ends: float) -> AbstractContextManager[int | None]:
-        """Return a block for one attempt; it yields the ticket, if there is one."""
+        """Return a block for one attempt; it yields the ticket, or None."""
         around = running.get() if self._ids else None
         loan = None if around is None else around.loan(self._session, self._ids, ends)
         return nullcontext() if loan is None else loan
 
     def end(self) -> None:
-        """Note that others have removed the ticket."""
+        """Note that another operation has removed the ticket."""
         self._ids = frozenset()
 
 
 class Watch:
-    """A watch on the head of a line: it removes a ticket that does not move, because its owner has died, or sleeps."""
+    """A watch on the head of a line. It removes a ticket that does not move, because its owner died or sleeps."""
 
     def __init__(self, session: Session, ids: Sequence[int]) -> None:
         self._session, self._ids = session, ids
@@ -111,7 +111,7 @@ class Watch:
         self._since = session.clock.monotonic()
 
     def wait(self, line: Line, ends: float, name: int | UUID) -> None:
-        """Wait for a part of the turns before; by the waiter's own clock, a head that does not move is removed.
+        """Wait for a part of the earlier turns. By the waiter's own clock, remove a head that does not move.
 
         ``name``: the ticket, or the operation, that waits.
 
@@ -121,7 +121,7 @@ class Watch:
         now = clock.monotonic()
         if now >= ends:
             raise Conflict("ticket", "other transactions are in line", 0.0)
-        if (line.head, line.moves) != self._seen or line.gap > 0:  # during the others' turn no head can move
+        if (line.head, line.moves) != self._seen or line.gap > 0:  # in a gap, no head can move
             self._seen, self._since = (line.head, line.moves), now
         elif line.head is not None and now - self._since > min(max(_PATIENCE, line.patience), _LONGEST_PATIENCE):
             self._session.backend.leave(self._ids, line.head)
@@ -135,9 +135,9 @@ class Watch:
 
 
 def _rest(session: Session, name: int | UUID, seconds: float, longest: float) -> None:
-    """Wait before the next look, or until a notice names this ticket or operation.
+    """Wait until the next look, or until a notice names this ticket or operation.
 
-    ``longest``: how long to wait at most where notices arrive: a look that finds nothing holds up the others.
+    ``longest``: the longest wait where notices arrive, because a look that finds nothing delays the others.
     """
     notices = session.backend.notices
     if notices is None:
@@ -174,7 +174,7 @@ class OwnTicket:
         """
         wanted = tuple(sorted(set(ids)))
         if wanted != self.ids:
-            # an operation that needs more entities gives its tickets up first: each wait is for an older ticket
+            # an operation that needs more entities first gives up its tickets: each wait must be for an older ticket
             self.leave()
         self.ids, self._began = wanted, 0.0
         watch, clock = Watch(self._session, wanted), self._session.clock
@@ -191,7 +191,8 @@ class OwnTicket:
             self.number = self._session.backend.queue(self.ids, self._patience)
         line = self._look(self.number)
         if not line.held:  # the ticket was removed: queue again
-            # the ticket may have waited for a long turn at one entity while it was the head at another
+            # others may wait longer for this ticket: it may be the head at one entity while it waits for a long turn at
+            # another
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
             self.leave()
             return False
@@ -202,7 +203,7 @@ class OwnTicket:
         return False
 
     def _look(self, number: int) -> Line:
-        """Look which tickets are older. If there may be no older one, the same message shows the entity."""
+        """Look for older tickets. If there is none, the same message may also return the entity."""
         backend = self._session.backend
         if not self._next or len(self.ids) > 1:
             self.seen = {}
@@ -214,12 +215,12 @@ class OwnTicket:
 
     @property
     def has_turn(self) -> bool:
-        """Whether the operation is in line, and waits for nobody there."""
+        """Whether the operation is in line and waits for no other ticket."""
         return self.number is not None and self._began > 0
 
     @property
     def is_short(self) -> bool:
-        """Whether the turn was short enough until now for the commit to end it."""
+        """Whether the turn was so short that the commit can end it without a gap."""
         return self._session.clock.monotonic() - self._began <= _LONG
 
     def passed(self) -> None:
@@ -234,7 +235,7 @@ class OwnTicket:
         return self._ahead == 0
 
     def leave(self) -> None:
-        """Leave the line; after a long turn, others get their turn. If that fails, a waiter removes the ticket."""
+        """Leave the line, with a gap for others after a long turn. If that fails, a waiter removes the ticket."""
         number, self.number = self.number, None
         if number is None or self._process != process_id():
             return
@@ -249,12 +250,11 @@ Seen = Mapping[int, Pending]
 
 
 def carrying(session: Session, commit: Commit, seen: Seen | None = None) -> Commit:
-    """Return the commit with the visible intents on the entities that it writes, resolved on top of its own writes.
+    """Return the commit with the visible intents on the entities that it writes, applied after its own writes.
 
-    They have no answer yet, so applying them after the commit's own writes is a valid serial order. Entities that the
-    commit itself renames, moves or drops, and those below, carry no intents: their paths may lead elsewhere afterwards.
-    The commit ignores the intents there: they stay with their owners, or are moved. ``seen``: the entities that one
-    snapshot has shown.
+    No answer to them was sent yet, so this is a valid serial order. Entities that the commit itself renames, moves or
+    drops, and those below, carry no intents, because their paths may lead elsewhere afterwards. The commit ignores the
+    intents there: their owners apply them or find them moved. ``seen``: the entities that one snapshot has shown.
     """
     updates = {w.id: w for w in commit.writes if isinstance(w, Update)}
     moved = {w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is not None}
@@ -284,20 +284,20 @@ def _carried(backend: Intents, seen: Pending, commit: Commit, last: Update, move
 
 
 def _nothing(last: Update) -> Help:
-    """Return the help with which a commit ignores the intents on an entity."""
+    """Return the help of a commit that ignores the intents on an entity."""
     return Help((), last.id, last.version + 1, last.event.path_after or "", ())
 
 
 def scopes_of(backend: Intents, seen: Pending) -> Mapping[int, int]:
-    """Return the scope versions of the evidence that intents carry; without evidence, read nothing."""
+    """Return the present scope versions of the intents' evidence; without evidence, send no query."""
     wanted = {i for intent in seen.intents if intent.fences is not None for i in evidence_of(intent)}
     return backend.scopes(sorted(wanted)) if wanted else {}
 
 
 def sent(backend: Reads, commit: Commit) -> CommitOutcome:
-    """Send a commit; again without the intents that it carries, if the database refuses a value.
+    """Send a commit. If the database refuses a value, send it again without the intents that it carries.
 
-    That value may be another operation's: its intent is left to its owner.
+    That value may belong to an intent of another operation, whose owner then deals with it.
     """
     try:
         return backend.commit(commit)

@@ -1,4 +1,4 @@
-"""Count and time the reads of a store by method, and give a view's reads their deadline."""
+"""Count and time a store's reads by method, and apply a view's deadline to its reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def timed(session: ManagerSession, method: str, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Read, and note in the store's metrics how long ``method`` took, also if it raised."""
+    """Call ``read``, and note in the store's metrics how long ``method`` took, even if it raised."""
     began = session.clock.monotonic()
     of_store = session.outer or session
     try:
@@ -37,9 +37,9 @@ def timing(session: ManagerSession, method: str, read: Callable[P, T]) -> Callab
 
 
 def stepping(session: ManagerSession, found: Iterator[T], ends: float = math.inf) -> Iterator[T]:
-    """Yield the items of ``found``. Each step is a call, with the store's deadline; all of them end at ``ends``.
+    """Yield the items of ``found``. Each step is one call with the store's deadline; all steps must end by ``ends``.
 
-    Nothing is yielded after ``ends``, whether or not the backend stops a statement then. A step that reads several
+    Nothing is yielded after ``ends``, even if the backend does not stop a statement then. A step that reads several
     pages, because it finds nothing in them, calls ``check_time`` before each.
     """
     clock, seconds = session.clock, (session.outer or session).policy.deadline

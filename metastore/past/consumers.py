@@ -88,7 +88,7 @@ class Consumer:
 
     @property
     def position(self) -> str:
-        """The position up to which this instance knows that the consumer has read. It sends nothing."""
+        """The position up to which this instance knows that the consumer has read; it sends no query."""
         return self._at.position
 
     def lag(self) -> Lag:
@@ -102,9 +102,9 @@ class Consumer:
 
         This does not move the position.
 
-        A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
-        HistoryGone if gc has deleted unread changes: read the tables again, and ``reset`` the consumer. VersionConflict
-        or EntityNotFound, as ``commit`` does, if another server has taken over and has lost the consumer's position.
+        A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and ``unreadable`` gets the error.
+        Raises HistoryGone if gc has deleted unread changes: read the tables again, and ``reset`` the consumer. Raises
+        VersionConflict or EntityNotFound, as ``commit`` does, if another server has taken over that lost its position.
         """
         return self._after(self._at, limit, unreadable)
 
@@ -114,15 +114,15 @@ class Consumer:
             at = self._on_this_server(at)
             try:
                 found = list(islice(changes(backend, self._session.clock, at.position, limit, unreadable), limit))
-            except (HistoryGone, InvalidArgument):  # a backup was put back
+            except (HistoryGone, InvalidArgument):  # a backup was restored
                 if backend.origin.run == at.run:
                     raise
             else:
-                if backend.origin.run == at.run:  # otherwise some of the rows may come from a server that lost it
+                if backend.origin.run == at.run:  # otherwise a server that lost the position may have given some rows
                     return found
 
     def _on_this_server(self, at: _Place) -> _Place:
-        """Return the same place, as the present server's position.
+        """Return the same place as a position on the present server.
 
         Raises VersionConflict or EntityNotFound if another server has taken over, where the consumer is elsewhere.
         """
@@ -140,17 +140,17 @@ class Consumer:
     def commit(self, position: str) -> None:
         """Move to a position: the next ``read`` returns changes after it. An earlier position reads changes again.
 
-        Raises VersionConflict if another instance has moved the consumer meanwhile, or another server has taken over
-        that may lack what was read: discard what this one read. It can read on then, from where the consumer is. Raises
-        EntityNotFound if the consumer was dropped (create it again with ``get``), HistoryGone (see ``read``),
-        InvalidArgument for a wrong position.
+        Raises VersionConflict if another instance has moved the consumer, or if another server has taken over that may
+        lack changes that were read: discard what this instance has read. It can then read on from the consumer's
+        position. Raises EntityNotFound if the consumer was dropped (create it again with ``get``), HistoryGone (see
+        ``read``), InvalidArgument for a wrong position.
         """
         try:
             to = _readable(self._session, position)
         except HistoryGone:
             if self._session.backend.origin.run == self._at.run:
                 raise
-            raise self._lost() from None  # its own place is in the database
+            raise self._lost() from None  # the consumer's place in the database is still the old one
         self._move(self._at.moved(to, position))
 
     def reset(self, start: str) -> None:
@@ -168,7 +168,7 @@ class Consumer:
     def _advance(self, seq: int, fn: Callable[[Transaction], _Place], call: Call) -> None:
         """Move from ``seq`` to the place that ``fn`` returns, in one commit with its writes.
 
-        A commit has an operation, which says whether a move without an answer was made.
+        The commit has an operation, so a move without an answer can be settled.
         """
 
         def effect(tx: Transaction) -> _Place:
@@ -242,26 +242,26 @@ class Consumer:
 
 
 class _Place(NamedTuple):
-    """Where a consumer is in the feed."""
+    """The place of a consumer in the feed."""
 
     seq: int
     position: str
     run: str | None
-    """The run of the server that gave the position; "": it is not known. Another one names the place differently."""
+    """The server's run in which the position was made; "": unknown. Another run has another text for the place."""
 
     def moved(self, seq: int, position: str) -> _Place:
-        """Return another place; a position that begins like this one's was given in the same run, or is as good."""
+        """Return another place. If its position begins like this one's, it has the same run."""
         begins = position.rpartition("-")[0] == self.position.rpartition("-")[0]
         return _Place(seq, position, self.run if begins else "")
 
     def is_at(self, other: _Place) -> bool:
-        """Whether both are the same change; gc may have deleted what names it."""
+        """Whether both places are at the same change; gc may have deleted the change itself."""
         here, there = (one.position.rpartition("-")[2] for one in (self, other))
         return here.startswith(there) or there.startswith(here)
 
 
 def _place(row: ConsumerRow, epoch: str, run: str | None) -> _Place:
-    """``run``: that of the server, before it was asked for the row."""
+    """Return the place in a row; ``run``: the server's run before the row was read."""
     return _Place(row.seq, position_of(epoch, row.seq, row.operation_id), run)
 
 

@@ -50,7 +50,7 @@ class Difference:
     """The difference of one entity, owned row or relation between two positions."""
 
     action: str
-    """"created", "altered", "renamed", "moved", "restored" or "dropped". A renamed or moved one may be altered, too."""
+    """"created", "altered", "renamed", "moved", "restored" or "dropped". A renamed or moved one may be altered too."""
     kind: str
     entity_id: int
     path_before: str | None
@@ -72,7 +72,7 @@ class Difference:
 
 
 class Ends(NamedTuple):
-    """The relation that differs: its kind and slot, and the ids of the entities at its ends ((): it does not exist)."""
+    """The relation that differs: its kind and slot, and the ids of its ends ((): the relation does not exist)."""
 
     kind: str
     slot: int
@@ -102,16 +102,16 @@ class _Folded:
     changes: list[dict[str, Any]] = field(default_factory=list)
 
     def versions(self, *, backwards: bool) -> tuple[int | None, int | None]:
-        """Return the versions of a row or relation before and after; None: it did not exist. Its steps show this."""
+        """Return the versions of a row or relation before and after, as its steps show; None: it did not exist."""
         early = None if self.first.action == "create" else (self.first.version or 0) - 1
         late = None if self.last.action in ("drop", "purge") else self.last.version
         return (late, early) if backwards else (early, late)
 
 
 def differences(before: PastReads, after: PastReads, under: int | None) -> Iterator[Difference]:
-    """Yield what differs between two positions, in path order; with ``under``, at and below an entity.
+    """Yield the differences between two positions, in path order; with ``under``, at and below an entity.
 
-    If ``a`` is later than ``b``, it yields the changes that a revert would make. Raises HistoryGone.
+    If ``a`` is later than ``b``, yield the changes that a revert would make. Raises HistoryGone.
     """
     return (one.difference for one in differing(before, after, under))
 
@@ -119,9 +119,8 @@ def differences(before: PastReads, after: PastReads, under: int | None) -> Itera
 def differing(before: PastReads, after: PastReads, under: int | None, *, hidden: bool = False) -> Iterator[Differing]:
     """Yield the differences, each with the entity, row or relation that differs.
 
-    ``hidden``: what going back from one to the other must undo. Also yield two sorts of entities as dropped: one below
-    an entity that is dropped ``before``, if it was not there ``after``; and one that is, ``before``, below an entity
-    that comes back.
+    ``hidden``: also yield as dropped two sorts of entities that going back must undo: an entity below one that is
+    dropped ``before``, if it did not exist ``after``; and an entity that is, ``before``, below one that comes back.
     """
     session, a, b = before.session, before.at, after.at
     low, high = sorted((a, b))
@@ -129,7 +128,7 @@ def differing(before: PastReads, after: PastReads, under: int | None, *, hidden:
     below = None if under is None else _Below(under, before, after, hidden)
     entities, relations = _folded(steps_between(session.backend, session.clock, low, high, docs=False), below)
     for reads in (before, after):
-        reads.check()  # another server may have given the last steps, and lack some
+        reads.check()  # another server, which lacks some steps, may have given the last ones
     for some in _batches(entities.values()):
         check_time(session.clock)
         found += _differences(some, before, after, backwards=a > b, hidden=hidden)
@@ -141,7 +140,7 @@ def differing(before: PastReads, after: PastReads, under: int | None, *, hidden:
 
 @dataclass
 class _Below:
-    """Says which entities are at or below ``under``, at one of two positions."""
+    """Find which entities are at or below ``under``, at one of two positions."""
 
     under: int
     before: PastReads
@@ -150,7 +149,7 @@ class _Below:
     _known: dict[int, bool] = field(default_factory=dict)
 
     def has(self, ids: Sequence[int]) -> list[bool]:
-        """Say for each of these entities whether it is at or below ``under``."""
+        """Return for each of these entities whether it is at or below ``under``."""
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         if new := list(dict.fromkeys(i for i in ids if i not in self._known)):
@@ -164,14 +163,14 @@ class _Below:
         return [self._known[i] for i in ids]
 
     def _coming_back(self, found: Iterable[Way]) -> set[int]:
-        """Return the ancestors of these entities that were there at the second position; none unless ``hidden``."""
+        """Return the ancestors of these entities that existed at the second position; none unless ``hidden``."""
         if not self.hidden:
             return set()
         above = sorted({i for way in found for i in way.ids[:-1]})
         return {i for i, then in self.after.ways(above).items() if self._leads(None, then)}
 
     def wants(self, steps: Sequence[Step]) -> list[bool]:
-        """Whether each step may concern an entity there. An exclusive relation may: its object may change."""
+        """Return whether each step may concern an entity there. An exclusive relation may: its object may change."""
         of = [None if step.other_id is None else relation_named(step.kind or "") for step in steps]
         subjects = [
             (step.other_id if kind is not None and kind.to_the_object else step.owner_id or step.entity_id) or 0
@@ -212,7 +211,7 @@ def scope_at(reads: PastReads, under: Target | None, kind: str | None) -> int | 
 def _folded(steps: Iterable[Step], below: _Below | None) -> tuple[dict[int, _Folded], dict[RelationKey, _Folded]]:
     """Return the steps of each entity and owned row by its id, and those of each relation by its key.
 
-    ``below``: only the steps of entities there; all others are left out page by page, so that they take no memory.
+    ``below``: only the steps of entities there. All others are left out page by page, so they take no memory.
     """
     entities: dict[int, _Folded] = {}
     relations: dict[RelationKey, _Folded] = {}
@@ -322,7 +321,7 @@ def _row(one: _Folded) -> tuple[int, str]:
 
 
 def _dropping(some: Sequence[_Folded], reads: PastReads) -> set[tuple[int, str]]:
-    """Return the owner and the name of partitions that are being dropped in steps: nobody sees them, or their rows."""
+    """Return owner and name of the partitions that are being dropped in steps, which hides them and their rows."""
     rows = sorted({_row(one) for one in some if one.first.kind in (PARTITION.name, PARTITION_STATISTIC.name)})
     if not rows:
         return set()
@@ -331,7 +330,7 @@ def _dropping(some: Sequence[_Folded], reads: PastReads) -> set[tuple[int, str]]
 
 
 def _owned(one: _Folded, owners: Sequence[Known | None], versions: tuple[int | None, int | None]) -> Difference | None:
-    """Return the difference of an owned row; no owner: nobody sees the row."""
+    """Return the difference of an owned row; None if its owner does not exist, which hides the row."""
     places = [_row_place(known, version, one.last) for known, version in zip(owners, versions, strict=True)]
     if places[0] is None and places[1] is None:
         return None

@@ -77,20 +77,20 @@ class Plan:
     at: int
     """The position at which the plan was made."""
     run: str | None
-    """The run of the server that gave it. Another one may have lost what it undoes, and given the ids again."""
+    """The server's run that gave it. In another run, changes to undo may be lost, and their ids given again."""
     tried: bool = False
     goals: dict[int, Goal] = field(default_factory=dict)
     """The entities that exist after the revert, by id."""
     new: list[Differing] = field(default_factory=list)
     """The entities to drop, parents first."""
     places: dict[_Place, int] = field(default_factory=dict)
-    """By place: the id of the plan's entity that occupies it now."""
+    """By place: the id of the plan's entity that has the place now."""
     holders: set[int] = field(default_factory=set)
     """The present parents of entities with a goal. None of them is dropped before these entities have left it."""
     rows: dict[int, set[str]] = field(default_factory=dict)
     """By owner: the kinds of owned rows that differ."""
     relations: dict[int, set[tuple[str, int]]] = field(default_factory=dict)
-    """By the entity that the relations go from: the kinds and slots of those that differ."""
+    """For each entity from which differing relations go: their kinds and slots."""
 
     def steps(self) -> list[Step]:
         """Return the steps, in order."""
@@ -143,7 +143,7 @@ def _without_newcomers(session: Session, found: list[Differing], until: int) -> 
 
 
 def _in_place(one: Differing, scope: int) -> Differing:
-    """Return the difference. For the reverted entity itself it is "altered", because its name and place are kept."""
+    """Return the difference; for the reverted entity itself as "altered", because its name and place do not change."""
     if one.owner_id is not None or one.difference.entity_id != scope:
         return one
     return one._replace(difference=replace(one.difference, action="altered"))
@@ -217,7 +217,7 @@ def _ends_now(one: Differing) -> tuple[int, ...]:
 
 
 def _check_known(session: Session, plan: Plan) -> None:
-    """Raise InvalidArgument for anything that this program cannot put back, because it does not know the kind."""
+    """Raise InvalidArgument for an entity or row that this program cannot restore, because its kind is unknown."""
     owners = list(plan.rows)
     there = zip(owners, in_batches(session.backend, owners), strict=True)
     kinds = {i: one.record.chain[-1].kind for i, one in there if one is not None}
@@ -237,7 +237,7 @@ def _check_known(session: Session, plan: Plan) -> None:
 
 
 def _kinds_of(one: Differing, owners: dict[int, str]) -> Iterator[str]:
-    """Yield the kinds that a program must know to put something back: its own, and for a row that of the owner."""
+    """Yield the kinds that a program must know to restore something: its own kind and, for a row, the owner's."""
     yield one.difference.kind
     if one.owner_id is not None and one.relation is None and one.owner_id in owners:
         yield owners[one.owner_id]
@@ -263,7 +263,7 @@ def _check_purged(session: Session, plan: Plan, present: dict[int, Known | None]
 
 
 def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], moving: Sequence[Goal]) -> None:
-    """Raise InvalidArgument if a place, or an end of a relation, is gone and does not come back."""
+    """Raise InvalidArgument if a place, or an end of a relation, is gone and is not restored."""
     below = {goal.id: _below(present[goal.id]) for goal in moving}
     needed = {i for one in plan.wanted if one.relation is not None for i in one.relation.ids}
     needed.update(*below.values(), (goal.parent_id for goal in moving))
@@ -282,12 +282,12 @@ def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], 
 
 
 def _below(known: Known | None) -> list[int]:
-    """Return the nodes above an entity, which must leave them; [] if the entity itself was dropped."""
+    """Return the nodes above an entity, which it must leave; []: the entity itself was dropped."""
     return [] if known is None or known.state != LIVE else [node.id for node in known.record.chain[:-1]]
 
 
 def _gone(session: Session, plan: Plan, ids: Sequence[int]) -> set[int]:
-    """Return those of the entities that are not live, and that the plan does not bring back."""
+    """Return those of the entities that are not live, and that the plan does not restore."""
     chains = {
         i: [] if known is None else [node.id for node in known.record.chain]
         for i, known in zip(ids, in_batches(session.backend, ids), strict=True)
@@ -300,7 +300,7 @@ def _gone(session: Session, plan: Plan, ids: Sequence[int]) -> set[int]:
 
 
 def _from_goal(plan: Plan, chain: list[int]) -> Iterator[int]:
-    """Yield the nodes of a chain, starting at the lowest one that the plan moves: the nodes above it do not matter."""
+    """Yield the nodes of a chain from the lowest one that the plan moves; the nodes above it do not matter."""
     lowest = max((at for at, node in enumerate(chain) if node in plan.goals), default=0)
     return islice(chain, lowest, None)
 
@@ -311,14 +311,14 @@ def _listed(paths: Sequence[str]) -> str:
 
 
 def _goal(then: Known, stays: Known | None) -> Goal:
-    """Return the place to which an entity goes back; ``stays``: its present record, if it keeps its name and place."""
+    """Return the place to which an entity returns; ``stays``: its present record, if it keeps its name and place."""
     node, there = then.record.chain[-1], (stays or then).record
     name, depth = there.chain[-1].name, len(then.record.chain)
     return Goal(node.id, node.kind, parent_of(there), name, place_of(there), depth, node.in_use)
 
 
 def _is_reached(goal: Goal, then: Known, present: Known | None) -> bool:
-    """Whether an entity has its old content already, and is at its goal."""
+    """Whether an entity already has its old content, and is at its goal."""
     if present is None or not _stands(present, goal):
         return False
     same = present.record.doc == then.record.doc or _numberless(present.record) == _numberless(then.record)

@@ -1,4 +1,4 @@
-"""The reads of a backend at one position: the backend of the managers in a view of the past."""
+"""The reads of a backend at one position, which the managers of a view of the past use."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class PastReads:
         return self._ask(lambda past: past.by_id(self.at, ids, docs=docs))
 
     def ways(self, ids: Sequence[int]) -> dict[int, Way]:
-        """Return the way that led to each entity, in any state; entities that did not exist are left out."""
+        """Return the nodes that led to each entity, in any state; leave out entities that did not exist."""
         return self._ask(lambda past: past.ways(self.at, ids))
 
     def hold(self, guards: Guards) -> bool:
@@ -154,7 +154,7 @@ class PastReads:
         if known is None:
             return None
         if (to_id, kind, False) not in self._led:
-            self._led.clear()  # remembers one listing at a time
+            self._led.clear()  # remember one listing at a time
             rows = [_relation(row) for row in self._ask(lambda past: past.led(self.at, to_id, kind))]
             self._led[to_id, kind, False] = sorted(rows, key=incoming_order)
         led = self._led[to_id, kind, False]
@@ -209,10 +209,10 @@ class PastReads:
                 raise gone(self.session, kept) from None
             if not self.check():
                 return answer
-            # ask again: the answer may be of the server before
+            # read again, because the previous server may have answered
 
     def check(self) -> bool:
-        """Look whether the server that answers has all up to the position; return whether it is another one by now.
+        """Check that the answering server has all changes up to the position; return whether another one answers now.
 
         Raises HistoryGone.
         """
@@ -225,12 +225,12 @@ class PastReads:
 
 
 def _after(above: tuple[Node, ...], lookup: Lookup) -> Lookup:
-    """Return the look-up of the rest of a path, below nodes that are known."""
+    """Return the lookup of the rest of a path, below known nodes."""
     return Lookup(lookup.families[len(above) :], lookup.names[len(above) :], above[-1]) if above else lookup
 
 
 def _below(above: tuple[Node, ...], resolved: Resolved) -> Resolved:
-    """Return a result below known nodes with these nodes in front."""
+    """Return a result from below known nodes, with these nodes in front."""
     nodes = (*above, *resolved.nodes)
     return Resolved(nodes, resolved.record and resolved.record._replace(chain=nodes)) if above else resolved
 
@@ -251,7 +251,7 @@ def reads_at(session: Session, at: int) -> PastReads:
         session.backend.past.check(at)
     except NotKept as kept:
         raise gone(session, kept) from None
-    # not committed: the present store uses only the id of an entity of the past
+    # marked as not committed, because the present store must use only the id of an entity of the past
     return reads_from(session, at, Origin(session.backend.origin.database, committed=False))
 
 

@@ -1,4 +1,4 @@
-"""Put relations back: create again those that an entity had, and remove those that were added since."""
+"""Restore relations: create those that an entity had, and remove those that were added since."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Relating:
         self._old: dict[tuple[int, str], list[RelationRecord]] = {}
         for kind in dict.fromkeys(kind for _, kind, _ in slots):
             wanted = [(from_id, slot) for from_id, of, slot in slots if of == kind]
-            session.backend.relations(kind, wanted)  # reads ahead: the transaction remembers what it reads
+            session.backend.relations(kind, wanted)  # read ahead, because the transaction keeps its reads
             for row in _existing(then, then.relations(kind, wanted)):
                 self._old.setdefault((row.from_id, kind), []).append(row)
 
@@ -89,7 +89,7 @@ class Relating:
 
 
 def _existing(then: PastReads, rows: Sequence[RelationRecord]) -> list[RelationRecord]:
-    """Return the relations whose two ends were live in one metalake: the others did not exist."""
+    """Return the relations whose two ends were live in one metalake; the others did not exist."""
     ids = list(dict.fromkeys(i for row in rows for i in (row.from_id, row.to_id)))
     ends = dict(zip(ids, map(end_of_known, in_batches(then, ids)), strict=True))
     return [row for row in rows if in_one_metalake(ends[row.from_id], ends[row.to_id])]

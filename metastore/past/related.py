@@ -59,8 +59,7 @@ def connected(
 ) -> list[tuple[Connected | None, Connected | None]]:
     """Return each relation at both positions; None: it did not exist.
 
-    ``also``: at this position a relation exists even if an end is not live, provided that it does not exist at the
-    other position.
+    ``also``: at this position a relation exists even if an end is not live, if it does not exist at the other position.
     """
     earlier = _earlier(some, low)
     froms = [one.key.from_id for one in some]

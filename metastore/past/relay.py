@@ -1,9 +1,9 @@
 """Relay the feed to other systems as CloudEvents 1.0, at least once and in order: to a stream, a file, or a webhook.
 
-A consumer keeps the position, which moves after the events were delivered. If the process dies between the two, the
-events are delivered again: a receiver recognizes a repeat by the event's id. That is the position without the server's
-timeline, because another server may have taken over before the repeat. A webhook that does not answer with 2xx gets
-the same event again, after longer and longer pauses; no event is skipped (``webhook.py``).
+A consumer keeps the position, which moves only after the events were delivered. If the process dies in between, it
+delivers the events again, and a receiver recognizes a repeat by the event's id. The id is the position without the
+server's timeline, because another server may have taken over before the repeat. If a webhook does not answer with 2xx,
+it gets the same event again, after longer and longer pauses; no event is skipped (``webhook.py``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CONTENT: Final = "application/cloudevents+json; charset=UTF-8"
 _FIRST, _LONGEST = 0.1, 30.0
 """The first and the longest pause before an event is posted again (seconds)."""
 _IDLE: Final = 0.5
-"""The pause between two looks at the feed while there is nothing new (seconds)."""
+"""The pause between two looks at the feed if there are no new changes (seconds)."""
 
 
 def cloud_event(change: Change, source: str) -> CloudEvent:
@@ -97,9 +97,9 @@ def relay(
 
 @contextmanager
 def lines_in(path: str) -> Iterator[Deliver]:
-    """Give a function that appends events to a file, one per line, and flushes them to the disk before it returns.
+    """Yield a function that appends events to a file, one per line, and flushes them to the disk before it returns.
 
-    A line that a process could not finish is ended first. Raises InvalidArgument for a URL.
+    If an earlier process left an unfinished line, end that line first. Raises InvalidArgument for a URL.
     """
     if "://" in path:
         raise InvalidArgument(f"a relay leads to stdout, a file, or a URL that begins with http, not to {shown(path)}")

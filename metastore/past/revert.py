@@ -31,13 +31,13 @@ from metastore.transaction.transaction import Transaction, run_transaction
 __all__ = ["revert"]
 
 _ATOMIC = 10_000
-"""How many entities, owned rows and relations one transaction can revert."""
+"""How many entities, owned rows and relations one transaction may revert."""
 _TRIES = 10
-"""How often a revert makes a new plan because a name was taken, or an entity disappeared, after the last plan."""
+"""How often a revert makes a new plan because a name was taken, or an entity disappeared, since the last plan."""
 _CHUNK = 2000
-"""How many steps a chunk has."""
+"""The number of steps in a chunk."""
 _PINNED = 600.0
-"""For how long each chunk protects the past from gc (seconds)."""
+"""How long each chunk protects the past from gc (seconds)."""
 
 
 class _Tried(BaseException):
@@ -57,7 +57,7 @@ def revert(
 ) -> list[Difference]:
     """Put ``target`` and all below it back to the state at ``to``; return the differences.
 
-    Raises as ``planned`` does.
+    Raises the errors of ``planned``.
     """
     boolean(dry_run, "dry_run")
     there = newest_up_to(session.backend, to)
@@ -65,7 +65,7 @@ def revert(
     if dry_run:
         plan = _tried(session, target, kind, to, there, plan) if plan.wanted else plan
     elif not plan.wanted:
-        run_transaction(session, lambda _: None, call)  # nothing to revert, but the lease is checked
+        run_transaction(session, lambda _: None, call)  # check the lease, although there is nothing to revert
     elif len(plan.wanted) <= _ATOMIC:
         plan = _at_once(session, target, kind, to, there, plan, call, dry_run=False)
     else:
@@ -86,7 +86,7 @@ def _at_once(
 ) -> Plan:
     """Revert in one commit. After a conflict, plan again, without entities that are newer than the first plan.
 
-    If each plan included newer entities, another process that creates entities could keep the revert from ending.
+    If each plan included newer entities, a process that creates entities could keep the revert from ending.
     """
     plans, first = [plan], plan.at
 
@@ -131,11 +131,11 @@ def _chunk(session: Session, to: int, there: str, plan: Plan, steps: list[Step])
 
 @contextmanager
 def _pinned(session: Session, to: int) -> Iterator[str]:
-    """Protect the past at a position from gc while the block runs; give the name of the pin."""
+    """Protect the past at a position from gc while the block runs; yield the name of the pin."""
     pin, process = add_pin(session, f"revert {session.clock.operation_id()}", to, _PINNED).name, process_id()
     try:
         yield pin
     finally:
-        if process == process_id():  # a hook may have forked: the pin belongs to the parent
-            with suppress(MetastoreError):  # the pin expires; an error would say that the revert had failed
+        if process == process_id():  # a hook may have forked; the pin belongs to the parent
+            with suppress(MetastoreError):  # the pin will expire; an error would say that the revert failed
                 session.backend.readers.unpin(pin)

@@ -1,6 +1,6 @@
 """Run the steps of a plan in one transaction: each puts back the place or the content of one entity, or drops it.
 
-A step checks the present state, and leaves alone an entity that has its old state already.
+A step checks the present state, and does not touch an entity that already has its old state.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Undoing:
         self._docs: dict[int, Known] = {}
 
     def run(self, steps: Sequence[Step]) -> None:
-        """Run the steps. First, read all entities that they need at once."""
+        """Run the steps, after reading all entities that they need at once."""
         ids = [*dict.fromkeys(entity_id for _, entity_id in steps)]
-        list(in_batches(self._read, ids))  # reads ahead: the transaction remembers the entities
+        list(in_batches(self._read, ids))  # read ahead, because the transaction keeps the entities
         filled = [entity_id for verb, entity_id in steps if verb == "fill" and entity_id in self._plan.goals]
         self._docs = {known.record.chain[-1].id: known for known in in_batches(self._then, filled) if known}
         wanted = [(i, *one) for verb, i in steps if verb == "fill" for one in self._plan.relations.get(i, ())]
@@ -73,7 +73,7 @@ class Undoing:
         If the entity itself is live, but below a dropped one, its present ancestors also go back first.
         """
         if goal.id in via:
-            # this entity waits for one below it, which cannot move before this one is restored
+            # this entity waits for an entity below it, which can move only when this one is restored
             if self._state(goal.id) != LIVE:
                 self._move(goal)
             return
@@ -132,7 +132,7 @@ class Undoing:
             self._tx.manager(known.record.chain[-1].kind).drop(self._entity(entity_id), cascade=True)
 
     def _enable(self, goal: Goal) -> None:
-        """Enable or disable an entity, whichever was its old state."""
+        """Enable or disable an entity, according to its old state."""
         entity = self._entity(goal.id)
         if goal.in_use != entity.record.chain[-1].in_use:
             manager: Any = self._tx.manager(goal.kind)
@@ -207,7 +207,7 @@ def _waiting(entity_id: int) -> str:
 
 
 def _as_it_goes_back(old: str, entity: Entity) -> str:
-    """Return the document to write. Its counters never decrease, so no number of a version or column is used again."""
+    """Return the document to write. Its counters never decrease, so no version or column number is given again."""
     doc = without_dropping(old, entity)
     if not entity.doc.keys() & set(COUNTERS):
         return doc
@@ -218,7 +218,7 @@ def _as_it_goes_back(old: str, entity: Entity) -> str:
 
 
 def without_dropping(old: str, entity: Entity) -> str:
-    """Return an old document without columns being dropped then. Raises DropPending if some are now."""
+    """Return an old document without the columns that were being dropped then. Raises DropPending if one is now."""
     for one in entity.doc.get(MARKER, ()):
         raise DropPending(UUID(one["operation"]), path=format_path((*entity.names, one["node"]["name"])))
     if f'"{MARKER}"' not in old:

@@ -12,7 +12,7 @@ __all__ = ["Past", "past_at"]
 class Past(Managers):
     """A read-only view of the store at a position: ``store.at(…).tables.load(path)``.
 
-    Paths lead where they led then. Of an entity that the caller gives, only the id is used. A call that writes raises
+    Paths lead where they led then. If the caller gives an entity, only its id is used. A call that writes raises
     InvalidArgument. A read raises HistoryGone if gc has removed rows that it needs: choose a later position, and keep
     it with ``store.pin``.
     """

@@ -1,8 +1,8 @@
-"""Post to a webhook: one request, with one deadline for all of it, and the reason if it fails.
+"""Post to a webhook: one request with one deadline for all of it, and the reason if it fails.
 
 A redirect is a failure: a client that follows it turns the POST into a GET, whose answer says nothing about the event.
-A receiver that sends its answer byte by byte, or `100 Continue` forever, is cut off at the deadline. Proxies of the
-environment are used only if the caller asks for it.
+If a receiver sends its answer byte by byte, or `100 Continue` for ever, the connection is cut off at the deadline.
+Proxies of the environment are used only if the caller asks for it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Webhook:
         connection = self._connection()
         try:
             with _cut_off(connection, self._timeout) as over:
-                connection.connect()  # a proxy's answer to CONNECT is read here
+                connection.connect()  # this also reads a proxy's answer to CONNECT
                 if over:
                     raise TimeoutError
                 connection.request("POST", self._target(), body, {**self._headers, "Content-Type": content_type})
@@ -74,7 +74,7 @@ class Webhook:
             return Failure(f"no answer within {self._timeout:g} s")
         except OSError as error:
             return Failure(error.strerror or type(error).__name__)
-        except HTTPException as error:  # an answer that was cut off may end in the middle of a line
+        except HTTPException as error:  # an answer that was cut off may end within a line
             return Failure(f"its answer was cut off or not HTTP ({type(error).__name__})")
         finally:
             connection.close()
@@ -102,7 +102,7 @@ def _checked(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         named = bool((parts.hostname or "").encode("idna")) and parts.port != 0
-    except ValueError:  # a port that is not a number, a broken IPv6 address, or a name of an impossible length
+    except ValueError:  # a wrong port, a broken IPv6 address, or a name of impossible length
         named = False
     if not named or not url.isascii() or any(c <= " " or c == "\x7f" for c in url):
         raise InvalidArgument(
@@ -132,13 +132,13 @@ def _proxy(parts: SplitResult) -> SplitResult | None:
 def _cut_off(connection: HTTPConnection, seconds: float) -> Iterator[list[bool]]:
     """Shut down the connection after a time, because a socket's own time-out starts again with each byte.
 
-    Gives a list that is not empty once the time is over, for a connection that had no socket yet at that time.
+    Yield a list that has an item once the time is over, because the connection may have had no socket at that time.
     """
     over = list[bool]()
 
     def cut() -> None:
         over.append(True)
-        sock = connection.sock  # None: the answer arrived, and that closed the connection
+        sock = connection.sock  # None: the answer has arrived, which closed the connection
         if sock is not None:
             with suppress(OSError):  # closed meanwhile
                 sock.shutdown(socket.SHUT_RDWR)
@@ -153,7 +153,7 @@ def _cut_off(connection: HTTPConnection, seconds: float) -> Iterator[list[bool]]
             raise
     finally:
         timer.cancel()
-    if over:  # to http.client, a head that was cut off looks complete
+    if over:  # http.client takes a head that was cut off for complete
         raise TimeoutError
 
 

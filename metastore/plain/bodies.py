@@ -1,8 +1,8 @@
-"""Read and write the JSON bodies of requests and answers, large ones so that other threads work meanwhile.
+"""Read and write the JSON bodies of requests and answers. While a large body is read, other threads get turns.
 
-CPython reads and writes JSON in C, and gives no other thread a turn before it is done. So two things that take time are
-bounded in a large body of a request: its number of values, and the length of a text. Other threads get their turn at
-each call of a Python function, here the hooks. A long list of an answer is written in slices.
+CPython reads and writes JSON in C, without a turn for other threads. So a large request body is limited in two ways
+that take time: its number of values, and the length of a text. Other threads get their turn at each call of a Python
+function, here the hooks. A long list in an answer is written in slices.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ _ITEMS: Final = 500
 
 
 class Crowded(ValueError):
-    """The body has more values, or a longer text, than any request of a catalog."""
+    """The body has more values, or a longer text, than any request to a catalog needs."""
 
 
 def read_json(text: bytes, **hooks: Any) -> Any:
     """Return the value of a body. Raises ValueError."""
     try:
-        # UTF-8 only (RFC 8259, section 8.1): json.loads also accepts UTF-16, and check_values cannot count values in
-        # that
+        # only UTF-8 (RFC 8259, section 8.1): json.loads also accepts UTF-16, in which check_values cannot count values
         plain = text.decode("utf-8-sig")
         return json.loads(plain, parse_int=_integer, **FINITE, **hooks)
     except (ValueError, RecursionError) as error:
@@ -72,7 +71,7 @@ def check_values(text: bytes, most: int, longest: int) -> None:
     rest = b""
     for start in range(0, len(text), _SLICE):
         part = rest + text[start : start + _SLICE]
-        # a backslash at the end escapes a character of the next part
+        # a backslash at the end escapes the first character of the next part
         rest = b"\\" * ((len(part) - len(part.rstrip(b"\\"))) % 2)
         part = part[: len(part) - len(rest)].replace(rb"\\", b"__").replace(rb"\"", b"__")
         pieces = part.split(b'"')

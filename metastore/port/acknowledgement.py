@@ -1,4 +1,4 @@
-"""Decide from the members' acknowledgements whether an announced change goes on, waits, or fails. Pure.
+"""Decide from the members' acknowledgements whether an announced change proceeds, waits, or fails. Pure.
 
 docs/cache.md has the protocol.
 
@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 
 class Verdict(Enum):
-    """The decision about an announced change, from one member's state or from the states of all members."""
+    """The decision about an announced change, based on one member or on all members."""
 
     SAFE = "safe"
     WAIT = "wait"
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
     said: Literal["acknowledged", "nothing", "error"]
     silent: bool
-    """It has not renewed its lease for its ttl plus the margin, by the clock of the process that asks."""
+    """It has not renewed its lease for its ttl plus the margin, by the clock of the process that decides."""
 
 
 def verdict(answer: Answer, *, budget_left: bool) -> Verdict:
@@ -48,7 +48,7 @@ def verdict(answer: Answer, *, budget_left: bool) -> Verdict:
 
 
 def decide(answers: Iterable[Answer], *, budget_left: bool) -> Verdict:
-    """Return the verdict from all members: the change goes on when each is safe, and fails when one fails."""
+    """Return the verdict from all members: safe if each of them is safe, fail if one of them fails."""
     verdicts = {verdict(answer, budget_left=budget_left) for answer in answers}
     if Verdict.FAIL in verdicts:
         return Verdict.FAIL

@@ -1,7 +1,7 @@
-"""The operations of a backend for a batch of requests: one statement for many, and an answer for each.
+"""The operations of a backend for a batch of requests: one statement for many requests, and an answer for each.
 
-The members of a batch are independent operations. Each has its own preconditions, and is applied or not independently
-of the others. A batch has the same effect as its members one after the other, in the order given.
+The members of a batch are independent operations. Each has its own preconditions, and is applied or not whatever
+happens to the others. A batch has the same effect as its members one after the other, in the given order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from metastore.port.writes import Insert, Result, Update
 
 
 class Below(NamedTuple):
-    """A live child to look for: its parent's nodes as they were last seen, its family, and its key."""
+    """A live child to look for: its parent's nodes as last seen, its family, and its key."""
 
     parents: tuple[Node, ...]
     """The nodes from below the root to the parent; (): the parent is the root."""
@@ -27,7 +27,7 @@ class Below(NamedTuple):
 
     @property
     def asked(self) -> Hashable:
-        """The value that tells it from others in a batch.
+        """The value that distinguishes it from the others in a batch.
 
         (Hashing the nodes takes longer than the rest of a read.)
         """
@@ -35,14 +35,14 @@ class Below(NamedTuple):
 
 
 class AlterStep(NamedTuple):
-    """One of the operations that alter one entity: it makes one version, unless it is an intent without effect."""
+    """An operation that alters an entity. It makes one version, unless it is an intent without effect."""
 
     operation_id: UUID
     principal: str | None
     doc: str | None
     changes: str | None
     carried: Resolution | None = None
-    """The result of another's intent, which the batch resolves before its own steps; it must still be pending."""
+    """The result of another's intent, resolved before the batch's own steps; the intent must still be pending."""
 
     @property
     def action(self) -> str:
@@ -51,7 +51,7 @@ class AlterStep(NamedTuple):
 
 
 class AlterTogether(NamedTuple):
-    """Operations that alter one entity, in this order, from its ``version`` on: all of them, or none."""
+    """Operations that alter one entity, in this order, beginning at its ``version``: all of them, or none."""
 
     guards: tuple[Guard, ...]
     id: int
@@ -64,9 +64,9 @@ class AlterTogether(NamedTuple):
     helps: bool = False
     """The steps resolve all intents that were pending when the version was read."""
     ticket: int | None = None
-    """The number of their ticket: only older tickets hinder them. If the ticket is gone, every ticket does."""
+    """The number of their ticket: only older tickets block them. If the ticket is gone, every ticket does."""
     leaves: bool = False
-    """The ticket is removed with them."""
+    """The commit also removes the ticket."""
 
     @property
     def last_version(self) -> int:
@@ -78,15 +78,15 @@ class Altered(NamedTuple):
     """The outcome of an :class:`AlterTogether`."""
 
     time: int | None
-    """When it was applied (µs since 1970); None: a precondition did not hold."""
+    """The time at which it was applied (µs since 1970); None: a precondition did not hold."""
     version: int | None = None
-    """The entity's newest version, if only its version differed from the expected one."""
+    """The entity's newest version, if it was not the expected one and all else held."""
     doc: str | None = None
     """The document of that version; None: it is too large for the answer."""
     modified_by: str | None = None
     modified_at: int = 0
     pending: bool = False
-    """The only obstacle: intents, which this program understands, must be resolved first."""
+    """The only obstacle: the commit must first resolve intents, which this program understands."""
     queued: bool = False
     """A transaction is in line for the entity."""
 
@@ -99,9 +99,9 @@ class Single(NamedTuple):
     operation_id: UUID
     principal: str | None
     follows: UUID | None = None
-    """The alter of the same batch that makes the version which it expects.
+    """The alter of the same batch that makes the version which this operation expects.
 
-    If another commit makes the version of that number, the document differs.
+    Another commit may have made that version; then the operation is not applied.
     """
 
 
@@ -132,28 +132,28 @@ class Batch(NamedTuple):
 
 Taken = Literal["taken"]
 TAKEN: Final = "taken"
-"""The outcome of a create, or of a rename, whose name a live entity has, if all other preconditions held."""
+"""The outcome of a create or rename if a live entity has the name, but all other preconditions held."""
 
 
 class Written(NamedTuple):
     """The outcome of a :class:`Batch`: an answer for each member, in the order of the members."""
 
     inserts: list[Result | Taken | None]
-    """None: the entity was not created, because a guard does not hold, or the name was not free for another reason."""
+    """None: the entity was not created, because a guard does not hold, or the name is taken in another way."""
     alters: list[Altered]
     updates: list[Result | Taken | None]
-    """None: it was not applied, because a precondition does not hold, its name is taken, or its row was locked."""
+    """None: it was not applied, because a precondition failed, its name is taken, or its row was locked."""
 
 
 @runtime_checkable
 class Batches(Protocol):
-    """A backend for which one message for many requests is cheaper than a message for each."""
+    """A backend on which one message for many requests is cheaper than a message for each."""
 
     def find_below(self, wanted: Sequence[Below]) -> list[Record | bool]:
-        """Return each child; all of them come from one instant.
+        """Return each child. All of them come from one instant.
 
-        False: no such child exists, and no entity of that name is being dropped. True: another read must tell, because
-        the parents have moved since they were seen, or an entity of that name is being dropped.
+        False: no such child exists, and no entity of that name is being dropped. True: another read must decide,
+        because the parents have moved since they were seen, or an entity of that name is being dropped.
         """
 
     def write_together(self, batch: Batch, patience: int) -> Written | Conflicted | Unknown:

@@ -5,7 +5,7 @@ A backend applies a commit in one attempt and answers with an outcome:
 
 * :class:`Committed`: everything was applied, atomically; the results follow the writes' order;
 * :class:`Conflicted`: nothing was applied, because a precondition did not hold; it says which;
-* :class:`Unknown`: the acknowledgement was lost; only the operation id can tell.
+* :class:`Unknown`: the acknowledgement was lost; only the row of the operation id can tell.
 
 A commit is always one logical operation, whose operation id is written with it. ``conditions.py`` has the
 preconditions, ``writes.py`` the writes. ``intents.py`` has the operations that are written down before they are applied
@@ -24,7 +24,7 @@ from metastore.port.value import value
 from metastore.port.writes import Advance, Result, Update, Write
 
 MOVED: Final = '{"value": null}'
-"""The result of a commit that only moves a consumer: None, as :mod:`metastore.operation.kept_result` writes it."""
+"""The result, None, of a commit that only moves a consumer, in the form of :mod:`metastore.operation.kept_result`."""
 
 
 @value
@@ -37,9 +37,9 @@ class Commit:
     reads: tuple[Read, ...] = ()
     writes: tuple[Write, ...] = ()
     skip_existing: bool = False
-    """Inserts whose name is taken are left out, instead of failing the commit."""
+    """Skip inserts whose name is taken, instead of failing the commit."""
     claim: int = 0
-    """The number under which the operation's row was claimed: this commit replaces that row.
+    """The number under which the operation's row was claimed; this commit replaces the row.
 
     0: the operation has no row yet.
     """
@@ -47,33 +47,32 @@ class Commit:
     held: int | None = None
     """The guard that carries this operation's mark. The mark must still be there; the commit removes it."""
     ticket: int | None = None
-    """The number of the operation's own ticket: only older tickets hinder it.
+    """The number of the operation's own ticket: only older tickets block it.
 
-    Without a ticket (None), or if it is gone, every ticket does.
+    If it has none (None), or its ticket is gone, every ticket does.
     """
     leaves: tuple[int, ...] = ()
-    """The commit removes the ticket from these entities."""
+    """The entities from which the commit removes the ticket."""
     carries: tuple[Help, ...] = ()
-    """Intents that are resolved on top of the commit's own writes, in the order given.
+    """Intents that are resolved after the commit's own writes, in the given order.
 
     Each expects the version that the commit makes, and ignores the other pending intents of its entity.
     """
     overlook: bool = False
-    """Pending intents do not hinder it: this program does not understand them, or the scope is frozen and they wait."""
+    """Pending intents do not block it: this program does not understand them, or they wait for the frozen scope."""
     leases: tuple[LeaseToken, ...] = ()
-    """The leases under which the commit is made: they must still have these tokens."""
+    """The leases under which the commit is made; they must still have these tokens."""
     publishes: tuple[UUID, ...] = ()
-    """Values that were staged under the leases, and that this commit publishes.
+    """Values that were staged under the leases; this commit publishes them.
 
-    No commit may have published one before.
+    No earlier commit may have published one of them.
     """
     patience: int | None = None
-    """How long to wait for others' locks (milliseconds) before the commit conflicts ("busy"); None: until the deadline.
-    """
+    """How long to wait for others' locks (milliseconds) before the conflict "busy"; None: until the deadline."""
     advance: Advance | None = None
-    """The position of a consumer, which this commit moves.
+    """The consumer whose position this commit moves, and the position.
 
-    If it writes nothing else, it leaves a row ("unchanged", :data:`MOVED`) of its operation, to settle a lost answer.
+    If it writes nothing else, the operation leaves a row ("unchanged", :data:`MOVED`) that settles a lost answer.
     """
     evidence: tuple[tuple[int, int], ...] = ()
     """The guards (id, scope version) on which a user's right to this operation rests.
@@ -81,20 +80,19 @@ class Commit:
     The operation's first row notes them.
     """
     run: str | None = None
-    """The run of the server (:class:`~metastore.port.records.Origin`) before the operation's first read:
-    another run applies nothing. None: the run at the moment when the commit is sent.
-    """
+    """The server's run (:class:`~metastore.port.records.Origin`) before the operation's first read; another run applies
+    nothing. None: the run at the moment when the commit is sent."""
     reason: str | None = None
-    """The reason for the operation, in its caller's words. Each of its rows keeps the reason."""
+    """The caller's reason for the operation. Each of its rows has it."""
 
     @property
     def leaves_row(self) -> bool:
-        """Whether it leaves a row of its operation, so that a lost answer can be settled."""
+        """Whether the operation leaves a row, which can settle a lost answer."""
         return bool(self.writes) or self.advance is not None
 
     @property
     def by_name(self) -> bool:
-        """Whether it names the entity that it updates, instead of giving its id."""
+        """Whether it identifies the updated entity by its name instead of its id."""
         return any(isinstance(write, Update) and write.named is not None for write in self.writes)
 
 
@@ -118,7 +116,7 @@ Cause = Literal[
 
 @value
 class Committed:
-    """Applied. One result for each write in order; None for an insert that was skipped."""
+    """Everything was applied. There is one result for each write in order; None for an insert that was skipped."""
 
     results: tuple[Result | None, ...]
 
@@ -146,7 +144,7 @@ class Conflicted:
 
 @value
 class Unknown:
-    """The answer was lost; ``reason`` says how, without secrets."""
+    """The answer was lost; ``reason`` says why, without secrets."""
 
     reason: str
 

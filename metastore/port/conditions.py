@@ -5,7 +5,7 @@ from __future__ import annotations
 from metastore.port.value import value
 
 ROOT_ID = 0
-"""The id of the root's guard row, the parent of all metalakes."""
+"""The id of the root's guard row; the root is the parent of all metalakes."""
 
 LIVE, DROPPED, PURGING, DROPPING = 0, 1, 2, 3
 """The states of a guard row. An entity in the state *purging* cannot be restored, and gc deletes it.
@@ -17,20 +17,20 @@ name, and its parent is not empty. It becomes live again, or purging.
 
 @value
 class Guard:
-    """The scope version of ``id`` is ``scope_version``, and stays the same until this has committed.
+    """A precondition: the scope version of ``id`` is ``scope_version``, and stays so until this has committed.
 
-    Shared, unless ``exclusive``: an exclusive guard waits for all sharers and makes new ones wait, so that absent names
-    and listings, which are checked under it, cannot change before the commit. It does not bump the scope version: a
-    commit that waited for it may go on.
+    It is shared, unless ``exclusive``. An exclusive guard waits for all sharers and makes new ones wait, so absent
+    names and listings that are checked under it cannot change before the commit. It does not bump the scope version: a
+    commit that waited for it may continue.
     """
 
     id: int
     scope_version: int
     exclusive: bool = False
     bump: bool = False
-    """The commit raises the scope version: a decision about rights that rests on the old one becomes invalid.
+    """The commit raises the scope version, so that decisions about rights that rest on the old one become invalid.
 
-    With ``exclusive`` only.
+    Only with ``exclusive``.
     """
 
 
@@ -45,7 +45,7 @@ class Expect:
 
 @value
 class Absent:
-    """No live entity has this name. Needs an exclusive guard on the parent.
+    """No live entity has this name. It needs an exclusive guard on the parent.
 
     With ``owned``: the parent has no owned row of the kind ``family`` with this name.
     """
@@ -60,7 +60,7 @@ class Absent:
 class Listing:
     """The children of ``parent_id`` of ``kind``, in this state, are these (id, version) and no others.
 
-    Needs an exclusive guard on the parent. With ``owned`` they are its owned rows.
+    It needs an exclusive guard on the parent. With ``owned`` they are its owned rows.
     """
 
     parent_id: int
@@ -74,7 +74,7 @@ class Listing:
 class Children:
     """Whether ``parent_id`` has a live child of any kind, other than the excepted ones.
 
-    Needs an exclusive guard on it.
+    It needs an exclusive guard on the parent.
     """
 
     parent_id: int
@@ -86,7 +86,7 @@ class Children:
 class Newest:
     """``id`` is the newest entity that was dropped under this name and can be restored; None: there is none.
 
-    Needs an exclusive guard on the parent.
+    It needs an exclusive guard on the parent.
     """
 
     parent_id: int
@@ -100,8 +100,8 @@ class Newest:
 class Relations:
     """The relations of ``kind`` at the entity ``id`` are these (id, version) and no others.
 
-    Those that go from it; with ``slot`` only those in that slot; with ``incoming`` those that lead to it. Needs an
-    exclusive guard on the entity.
+    These are the relations that go from the entity; with ``slot``, only those in that slot; with ``incoming``, those
+    that lead to it. It needs an exclusive guard on the entity.
     """
 
     id: int
@@ -118,8 +118,8 @@ Read = Expect | Absent | Listing | Children | Newest | Relations
 class LeaseToken:
     """The lease ``name`` has the token ``token``, and keeps it until this has committed.
 
-    The check ignores the lease's time: the token changes with each acquisition, release and break. ``incarnation`` is
-    the holder's; ``id`` is the lease's id in the feed and in the audit.
+    The check ignores the lease's time, because the token changes with each acquisition, release and break.
+    ``incarnation`` is the holder's; ``id`` is the lease's id in the feed and the audit.
     """
 
     name: str
@@ -130,9 +130,9 @@ class LeaseToken:
 
 @value
 class Caller:
-    """An operation id that the caller gave: when it was made (µs), and the fingerprint of the arguments.
+    """An operation id from a caller: when the id was made (µs), and the fingerprint of the arguments.
 
-    An id from the future, or so old that gc may have forgotten it, is refused inside the commit.
+    The commit refuses an id from the future, or one so old that gc may have forgotten it.
     """
 
     issued: int

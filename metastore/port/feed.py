@@ -1,4 +1,4 @@
-"""The operations of a backend for the change feed, and how a reader hears about new changes."""
+"""The operations of a backend for the change feed, and how a reader learns of new changes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from metastore.port.touched import Touched
 def on_timeline(epoch: str, timeline: int) -> str:
     """Return the epoch of a feed on a timeline of its database: a server that takes over begins a new timeline.
 
-    The new timeline may lack changes of the one before. The first timeline has the epoch of the database.
+    The new timeline may lack changes of the previous one. The first timeline has the epoch of the database itself.
     """
     return epoch if timeline == 1 else f"{epoch}t{timeline:08x}"
 
 
 def database_of(epoch: str) -> str:
-    """Return the part that the epochs of all timelines of a database share."""
+    """Return the part of an epoch that all timelines of a database share."""
     return epoch.partition("t")[0]
 
 
@@ -29,7 +29,7 @@ class Hearing(Protocol):
     """A listener for hints about new changes."""
 
     def wait(self, seconds: float) -> bool:
-        """Return True when a hint came; False after ``seconds``."""
+        """Return True when a hint comes; False after ``seconds``."""
 
 
 class Feed(Protocol):
@@ -38,8 +38,8 @@ class Feed(Protocol):
     def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
         """Return at most ``limit`` decided steps with a position greater than ``after``, ordered by position.
 
-        ``held`` is False if later steps exist that are not decided yet: ask again. Without ``docs``, only the
-        steps of relations have their documents. Without ``changes`` too, no step has its changes either.
+        ``held`` is False if there are later steps that are not decided yet: read again. Without ``docs``, only the
+        steps of relations have documents. Without ``changes``, no step has its changes either.
         """
 
     def steps_at(self, positions: Sequence[int]) -> list[Step]:
@@ -52,7 +52,7 @@ class Feed(Protocol):
         """Listen for hints while the block runs; None: no hints arrive, so the reader must ask at intervals."""
 
     def hint(self, *, send: bool) -> bool:
-        """Tell followers of the feed about new changes; False: no follower listens.
+        """Notify followers of the feed of new changes; False: no follower listens.
 
         Without ``send``, only ask whether a follower listens.
         """
@@ -61,16 +61,16 @@ class Feed(Protocol):
         """Return the epoch and the last position that gc has removed. See :func:`on_timeline`."""
 
     def unbroken(self, seq: int) -> bool:
-        """Whether no position is missing among the steps shortly before a position.
+        """Whether no position is missing among the steps just before a position.
 
         A position is missing if its commit failed, or if a fail-over lost it. True on a replica.
         """
 
     def event_at(self, seq: int) -> tuple[UUID | None, bool]:
-        """Return which operation has a position, and whether this is a replica, which may not have it yet."""
+        """Return the operation that has a position, and whether this is a replica, which may not have it yet."""
 
     def watermark(self) -> Watermark:
-        """Return the last position that was drawn, and how to tell when all positions up to it are decided."""
+        """Return the last position that was drawn, and how to know when all positions up to it are decided."""
 
     def decided(self, watermark: Watermark) -> bool:
         """Whether each position up to a watermark is decided: later snapshots show every committed step up to it."""

@@ -1,4 +1,4 @@
-"""The format of the tables: the one that this program needs, and whether a database still admits this program."""
+"""The format of the tables: the one that this program needs, and a check that a database admits the program."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from metastore.errors import BackendRefused, MigrationNeeded
 R = TypeVar("R")
 
 SCHEMA_FORMAT: Final = 12
-"""The format of the schema that this program needs; migrations count it up in ``info``."""
+"""The format of the schema that this program needs; migrations raise it in ``info``."""
 
 RESTORING: Final = 2**31 - 1
-"""The oldest format that can work with a database into which a restore is not finished."""
+"""The oldest format for a database while a restore into it is unfinished: no program can open it."""
 
 RESTORED: Final = 2**15 - 1
 """The writer's format in a restored step: an export does not say which program wrote the step."""
@@ -29,7 +29,7 @@ def check_compatible(compatible_from: int) -> None:
 
 
 def one_info(rows: Sequence[R]) -> R:
-    """Return the one row of the table ``info``. Raises BackendRefused if a restore that failed has left it empty."""
+    """Return the one row of the table ``info``. Raises BackendRefused if it is missing, because a restore failed."""
     if len(rows) != 1:
         raise BackendRefused(
             f"the table info has {len(rows)} rows, not one: the backup was not restored completely; restore it again"

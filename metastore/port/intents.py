@@ -1,6 +1,6 @@
-"""Operations that are announced before they are applied: intents, how they are resolved, and marks.
+"""Operations that are announced before they are applied: intents, their resolutions, and marks.
 
-A program applies the intents of others only up to the format that it knows.
+A program applies the intents of others only if it knows their format.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ CLAIMABLE = ("forbidden", "moved", "expired", "cancelled")
 """The actions of operations that were not applied; only their owner may try them again."""
 
 FORMAT: Final = 4
-"""The newest format of changes that this program knows; it applies other programs' changes only up to this format.
+"""The newest format of changes that this program knows. It does not apply other programs' changes of a newer format.
 
-Count it up for a new change, a change with a new meaning, or a new kind of entity; that change or kind carries the new
+Raise it for a new change, for a change with a new meaning, or for a new kind of entity. That change or kind has the new
 number as ``since``.
 """
 
@@ -32,10 +32,10 @@ WITH_EVIDENCE: Final = 4
 
 @value
 class Entry:
-    """An operation to write down without applying it: an intent, or an operation that had no effect.
+    """An operation to write down without applying it: an intent, or an operation without effect.
 
-    ``action`` is pending, failed or unchanged. ``path`` is where an intent's entity must be when
-    it is applied; None: it means the id, wherever that is. ``seconds`` until an intent expires.
+    ``action`` is pending, failed or unchanged. ``path`` is where the intent's entity must be when the intent is
+    applied; None: the entity with the id, at any path. An intent expires after ``seconds``.
     """
 
     operation_id: UUID
@@ -55,12 +55,12 @@ class Entry:
     settled: tuple[int, int] | None = None
     """A catalog and its present scope version.
 
-    If it has another scope version, or is not above the entity, the commit writes nothing and conflicts ("read").
+    If the catalog has another scope version, or is not above the entity, nothing is written ("read").
     """
     reason: str | None = None
-    """The reason for the operation, in its caller's words.
+    """The caller's reason for the operation.
 
-    The row keeps it, also if another client applies the change.
+    The row keeps it even if another client applies the change.
     """
 
 
@@ -68,7 +68,7 @@ class Entry:
 class Resolution:
     """The result of one intent: applied (alter), failed, unchanged, moved or expired.
 
-    An applied one makes a version, whose document is ``doc``.
+    An applied intent makes a version with the document ``doc``.
     """
 
     operation_id: UUID
@@ -84,7 +84,7 @@ class Resolution:
 class Help:
     """Resolve intents of one entity, in order, with one compare-and-swap of its row.
 
-    All of them must still be pending. ``path`` is where the entity is, which the guards hold.
+    All of them must still be pending. ``path`` is the entity's path, which the guards protect.
     """
 
     guards: tuple[Guard, ...]
@@ -94,16 +94,16 @@ class Help:
     resolutions: tuple[Resolution, ...]
 
     def results(self, time: int) -> tuple[Result, ...]:
-        """Return the result of each resolution: the version that it left behind."""
+        """Return the result of each resolution, with the version that it made."""
         versions = accumulate((one.action == "alter" for one in self.resolutions), initial=self.version)
         return tuple([Result(self.id, version, time) for version in list(versions)[1:]])
 
 
 @value
 class Mark:
-    """Announce an exclusive operation on a scope: guards step aside for it until ``seconds`` have passed.
+    """Announce an exclusive operation on a scope: guards step aside until ``seconds`` have passed.
 
-    A freeze bumps the scope version as well, which waits for the writers in flight; it must be
+    A freeze also bumps the scope version, which waits for the writers in flight. The scope version must be
     ``scope_version`` before, and the guards must hold. It never waits for another mark.
     """
 

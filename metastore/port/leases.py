@@ -1,4 +1,4 @@
-"""The leases' part of the port: compare-and-swap on one row for each name.
+"""The leases' part of the port: a compare-and-swap on one row for each name.
 
 Each call is one attempt, one transaction and (on PostgreSQL) one round trip. Times are in microseconds: instants
 since 1970 by the database's clock, and durations.
@@ -20,16 +20,15 @@ from metastore.port.commit import Conflicted, Unknown
 from metastore.port.conditions import LeaseToken
 
 ALIVE = 3_000_000
-"""How long a waiter counts as alive after its last request (µs). It must send the next request before that."""
+"""How long a waiter counts as alive after its last request (µs). It must send the next request earlier."""
 
 
 PER_TIMELINE = 1 << 40
 """How many tokens a lease has on one timeline of its database (:func:`metastore.port.feed.on_timeline`): enough for
-2,000 acquisitions a second, for 8 years. Up to the timeline 8,192 a token is less than 2**53, where JSON is exact.
-"""
+2,000 acquisitions per second in 8 years. Up to timeline 8,192 a token is below 2**53, so JSON represents it exactly."""
 
 STAGED, PUBLISHED, DOOMED = 0, 1, 2
-"""The states of staged values. A doomed value is being cleaned up: the same value cannot be staged meanwhile."""
+"""The states of staged values. A doomed value is being deleted, and cannot be staged again before that has ended."""
 
 
 class LeaseRow(NamedTuple):
@@ -43,23 +42,22 @@ class LeaseRow(NamedTuple):
     acquired_at: int | None
     expires_at: int | None
     waiting: int = 0
-    """How many live waiters it has."""
+    """The number of live waiters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
     """Take all of ``names`` (sorted), or none, for ``ttl`` from now on.
 
-    A lease is free if it has no holder, or its time is over. Also, no live waiter may be in line before the ``ticket``
-    (None: no live waiter at all). A waiter that takes the leases leaves the queue; a waiter that does not is noted as
-    alive.
+    A lease is free if it has no holder, or its time is over. Also, no live waiter may be in line before ``ticket``
+    (None: no live waiter at all). A waiter that takes the leases leaves the queue; another one is noted as alive.
     """
 
     operation_id: UUID
     principal: str | None
     names: tuple[str, ...]
     paths: tuple[str, ...]
-    """The names as paths, as the feed shows them."""
+    """The paths of the names, for the feed."""
     owner: str
     incarnation: str
     ttl: int
@@ -67,19 +65,19 @@ class Take:
 
 
 class Taken(NamedTuple):
-    """The answer at the time ``now``: the leases taken, in the order of the names; or none, and the reason."""
+    """The answer at the time ``now``: the leases that were taken, in the order of the names; or none, and why."""
 
     now: int
     rows: tuple[LeaseRow, ...]
     held: LeaseRow | None
-    """The first of the leases that another holder has."""
+    """The first lease that another holder has."""
     ahead: str | None
-    """The first name for which another waiter is in line before."""
+    """The first name for which another waiter is earlier in line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """Note the token of a lease that is kept elsewhere. ``token`` must be greater than the last; None: the next one."""
+    """Note the token of a lease that is kept elsewhere. ``token`` must be greater than the last one; None: the next."""
 
     operation_id: UUID
     principal: str | None
@@ -91,7 +89,7 @@ class Mirror:
 
 
 class Staged(NamedTuple):
-    """A value that was produced under a lease. Readers see it only after it is published."""
+    """A value that was produced under a lease. Readers see it after a commit has published it."""
 
     id: UUID
     lease_id: int
@@ -105,7 +103,7 @@ class Staged(NamedTuple):
     number: int
     state: int
     visible: bool = False
-    """For a value that was left behind: whether the same value was published since."""
+    """For a value that was left behind: whether another step has published the same value."""
 
 
 class Fenced(NamedTuple):
@@ -120,14 +118,14 @@ class Fenced(NamedTuple):
 
 
 class Waker(Protocol):
-    """Wakes a waiter when its turn may have come."""
+    """A waker of a waiter whose turn may have come."""
 
     def wait(self, seconds: float) -> None:
-        """Return after ``seconds``, or earlier when something changed that may concern the waiter."""
+        """Return after ``seconds``, or earlier if a change may concern the waiter."""
 
 
 class Looker:
-    """The waker of a backend that wakes nobody: it looks again and again, after each ``pause`` (seconds)."""
+    """A waker for a backend without notices: the waiter looks again after each ``pause`` (seconds)."""
 
     def __init__(self, clock: Clock, may_take: Callable[[], bool], pause: Callable[[], float]) -> None:
         self._clock, self._may_take, self._pause = clock, may_take, pause
@@ -141,24 +139,24 @@ class Looker:
 
 
 class LeaseRows(Protocol):
-    """The operations of a backend for leases: take and renew them, queue for them, stage values under them."""
+    """The operations of a backend for leases: take and renew leases, queue for them, stage values under them."""
 
     def take(self, take: Take) -> Taken | Conflicted | Unknown:
-        """Take leases. Writes an event *acquire* or *takeover* for each, whose version is the token."""
+        """Take leases. For each, write an event *acquire* or *takeover*, whose version is the token."""
 
     def renew(self, held: Sequence[LeaseToken], ttl: int) -> int | None:
-        """Extend leases to ``ttl`` from now; return their new end. None: one of them has another token by now."""
+        """Extend leases to ``ttl`` from now; return their new end. None: one of them has another token."""
 
     def release(
         self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None
     ) -> int | Conflicted | Unknown:
-        """Free leases that still have these tokens, wake waiters, and return how many. Each gets an event *release*."""
+        """Free the leases that still have these tokens; return how many. Each gets an event *release*; waiters wake."""
 
     def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool | Conflicted | Unknown:
-        """Free a lease, whichever holder has it; False: the lease has no holder. Writes an event *break*."""
+        """Free a lease, whoever holds it; False: it has no holder. Write an event *break*."""
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
-        """Note a token; None: it is not greater than the one of another holder. Writes an event *mirror*."""
+        """Note a token; None: it is not greater than that of another holder. Write an event *mirror*."""
 
     def rows(self, names: Sequence[str] | None, after: str, limit: int) -> tuple[int, list[LeaseRow]]:
         """Return the time, and the leases with these ``names``; None: the held leases after the name ``after``."""
@@ -167,30 +165,30 @@ class LeaseRows(Protocol):
         """Join the queue for these names; return the ticket."""
 
     def leave(self, ticket: int, names: Sequence[str]) -> None:
-        """Leave the queue, and wake the next waiter if the lease is free."""
+        """Leave the queue, and wake the next waiter if a lease is free."""
 
     def waker(self, ticket: int, names: Sequence[str]) -> AbstractContextManager[Waker]:
-        """Return a waker for the waiter with this ticket, which watches these names."""
+        """Return a waker of these names for the waiter with this ticket."""
 
     def stage(
         self, under: LeaseToken, staged_id: UUID, entity_id: int, key: str, value: str, by: str | None
     ) -> bool | None:
-        """Stage a value, once for each id, if the lease still has this token.
+        """Stage a value, once per id, if the lease still has this token.
 
-        Returns whether it did; None: the same value was left behind, and is being cleaned up.
+        Return whether it did; None: the same value was left behind, and is being deleted.
         """
 
     def staged(self, lease_id: int, token: int) -> list[Staged]:
         """Return the values staged under a token that are not published, oldest first."""
 
     def left_behind(self, after: UUID, limit: int) -> list[Staged]:
-        """Return unpublished values staged under tokens that no lease has any more, ordered by id, after ``after``."""
+        """Return unpublished values staged under tokens that no lease has any more, by id, after ``after``."""
 
     def doom(self, staged_id: UUID) -> bool:
-        """Forbid staging this value again. False: it is staged under a token that a lease has, or was published."""
+        """Forbid staging this value again. False: a lease still has the token, or the value was published."""
 
     def forget_published(self) -> None:
-        """Delete rows published under tokens that no lease has any more, unless their value was left behind too."""
+        """Delete published rows whose tokens no lease has any more, unless the same value was left behind too."""
 
     def unstage(self, ids: Sequence[UUID]) -> None:
         """Delete these staged rows."""
@@ -199,14 +197,14 @@ class LeaseRows(Protocol):
         """Return commits made under a lease, ordered by position, after ``after``."""
 
     def forget_waiters(self, before: int) -> None:
-        """Delete waiters that were last alive before a time."""
+        """Delete the waiters that were last alive before a time."""
 
 
 def fences(held: Sequence[LeaseToken]) -> str:
-    """Return the leases of a commit in the form that its row keeps: JSON, pairs of id and token."""
+    """Return a commit's leases in the form for its row: JSON, pairs of id and token."""
     return json.dumps([[lease.id, lease.token] for lease in held])
 
 
 def changes_of(owner: str | None, incarnation: str | None) -> str:
-    """Return the changes of a lease's event, which name its holder, as JSON text."""
+    """Return the changes in a lease's event as JSON text; they name the holder."""
     return json.dumps([{"change": "LeaseHolder", "owner": owner, "incarnation": incarnation}])

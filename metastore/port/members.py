@@ -1,8 +1,8 @@
-"""The processes that cache under a lease, and the announcements to them: their values, and the operations of a backend.
+"""The processes that cache under a lease, and the announcements to them: values, and the operations of a backend.
 
 docs/cache.md has the protocol. A *member* is a process that keeps the entities that it reads. A commit is *announced*
-before it changes something: each member forgets the entities that the announcement covers, and acknowledges. A member
-that does not answer is dead once its lease is over by the announcer's clock.
+before it changes something: each member forgets the entities that the announcement covers, and acknowledges it. A
+member that does not answer counts as dead when its lease has ended by the announcer's clock.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from metastore.port.writes import Insert, Update, Write
 
 
 class Covered(NamedTuple):
-    """The entities that a commit changes, in the form in which it is announced to members."""
+    """The entities that a commit changes, as an announcement describes them."""
 
     ids: frozenset[int] = frozenset()
     """Entities whose content changes."""
     scopes: frozenset[int] = frozenset()
-    """Entities that change with everything below them; 0: everything."""
+    """Entities that change together with all entities below them; 0: all entities."""
     parents: frozenset[int] = frozenset()
     """Entities whose set of children changes."""
 
     def within(self, other: Covered) -> bool:
-        """Whether ``other`` covers all that this covers."""
+        """Whether ``other`` covers everything that this covers."""
         return self.ids <= other.ids and self.scopes <= other.scopes and self.parents <= other.parents
 
     def and_(self, other: Covered) -> Covered:
-        """Return the union of both."""
+        """Return the union of the two."""
         return Covered(self.ids | other.ids, self.scopes | other.scopes, self.parents | other.parents)
 
 
@@ -39,9 +39,8 @@ NOTHING = Covered()
 def covered(writes: Sequence[Write]) -> Covered:
     """Return the entities that these writes change.
 
-    The entities' former parents are found when the commit is announced.
-
-    Owned rows and relations are not cached: they change nothing here.
+    The announcement itself adds the entities' former parents. Owned rows and relations are not cached, so they count
+    for nothing here.
     """
     ids, scopes, parents = set[int](), set[int](), set[int]()
     for write in writes:
@@ -58,7 +57,7 @@ def covered(writes: Sequence[Write]) -> Covered:
 
 
 def covered_by_help(help_: Help) -> Covered:
-    """Return the entities that resolving intents changes: their entity, if any intent changes something."""
+    """Return the entity of these intents, if resolving them changes it; otherwise nothing."""
     changes = any(one.action == "alter" for one in help_.resolutions)
     return Covered(ids=frozenset([help_.id])) if changes else NOTHING
 
@@ -72,12 +71,12 @@ class Announcement(NamedTuple):
 
 
 class Membership(NamedTuple):
-    """One registration of a member. Another one has another incarnation."""
+    """One registration of a member. Each registration has its own incarnation."""
 
     id: int
     incarnation: str
     renewals: int = 0
-    """How often the member has renewed it. A row with a lower number comes from a backup that was put back."""
+    """How often the member has renewed it. A row with a smaller number comes from a restored backup."""
 
 
 class MemberRow(NamedTuple):
@@ -95,13 +94,13 @@ class MemberRow(NamedTuple):
     now: int
     """The database's time."""
     behind: int
-    """How many announcements it has not acknowledged."""
+    """The number of announcements that it has not acknowledged."""
     oldest: int | None
-    """When the oldest of these was made."""
+    """The time of the oldest of these."""
 
 
 class Wake(Protocol):
-    """The wait of a member: an announcement ends it."""
+    """The wait of a member, which an announcement ends."""
 
     def wait(self, seconds: float) -> None:
         """Wait for an announcement, at most this many seconds."""
@@ -110,40 +109,40 @@ class Wake(Protocol):
         """End the wait. Another thread may call it."""
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Return the connection to the pool."""
 
     @property
     def listens(self) -> bool:
-        """Whether announcements wake it; if not, it only waits for the time to pass."""
+        """Whether announcements end the wait; if not, it always lasts its full time."""
 
 
 class MemberRows(Protocol):
-    """The queries of a member and of an operator. Raises BackendUnavailable if the database does not answer.
+    """The queries of a member and of an operator. They raise BackendUnavailable if the database does not answer.
 
-    A member asks on the connection of its ``wake``: writers wait for it, so it must not wait for a connection from the
-    pool.
+    A member uses the connection of its ``wake``, because writers wait for it: it must not wait for a connection from
+    the pool.
     """
 
     def wake(self) -> Wake:
-        """Return the wait of a member, with the connection on which the member asks."""
+        """Return the wait of a member, which also has the connection for the member's queries."""
 
     def join(self, wake: Wake, before: Membership | None, ttl: int, host: str, pid: int) -> Membership:
-        """Register; remove ``before``, a registration of this process whose lease is over. Durable at the return."""
+        """Register durably; remove ``before``, an earlier registration of this process whose lease is over."""
 
     def begin(self, wake: Wake) -> int:
-        """Begin a new generation, which ends the time of commits without announcement; return a transaction id."""
+        """Begin a new generation, from which on commits must be announced; return a transaction id."""
 
     def oldest(self, wake: Wake) -> int:
-        """Return the oldest transaction that runs."""
+        """Return the id of the oldest running transaction."""
 
     def look(
         self, wake: Wake, member: Membership, apply: Callable[[Sequence[Announcement]], bool], *, renew: bool
     ) -> Membership | None:
-        """Read the announcements, let ``apply`` evict what they cover, then acknowledge them if it returns True.
+        """Read the announcements, and let ``apply`` evict what they cover; acknowledge them if it returns True.
 
-        ``renew``: the registration is renewed as well, and durably. Return the member's present row; None: the row is
-        gone, or it comes from a backup. An announcement that was read on one connection is never acknowledged on
-        another: after a crash, the server gives transaction ids again.
+        ``renew``: also renew the registration, durably. Return the member's present row; None: the row is gone, or
+        comes from a backup. An announcement that was read on one connection is never acknowledged on another, because a
+        server may give transaction ids again after a crash.
         """
 
     def leave(self, wake: Wake | None, member: Membership) -> None:
@@ -153,13 +152,13 @@ class MemberRows(Protocol):
         """Return all members, each with its unacknowledged announcements."""
 
     def evict(self, member_id: int, *, force: bool) -> bool:
-        """Remove a member that has not renewed for its ttl; with ``force``, any. False: there is none to remove."""
+        """Remove a member that has not renewed for its ttl; with ``force``, any member. False: no such member."""
 
     def tidy(self, wake: Wake) -> None:
         """Remove members that were silent for their ttl, and announcements whose owners are gone.
 
-        An owner that waits, or whose call may still be sent, is not gone: the limit is the longest ttl of all members,
-        not this member's.
+        An owner that still waits, or whose call may still be sent, is not gone. So the limit is the longest ttl of all
+        members, not the ttl of this one.
         """
 
 

@@ -1,7 +1,7 @@
-"""The part of a commit that its rows keep: leases, the evidence of rights, the raised scopes, the caller's reason.
+"""The note of a commit, which its rows keep: leases, evidence of rights, raised scopes, the caller's reason.
 
-Only four sorts of commits have a note: under leases, allowed by a user's rights, taking rights away, or with a reason.
-All others write nothing more. The first row keeps all of it, each other row the leases and the reason.
+Only four sorts of commits have a note: those under leases, those allowed by a user's rights, those that take rights
+away, and those with a reason. The first row keeps the whole note, each other row only the leases and the reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Note(NamedTuple):
 
 
 def note_of(commit: Commit) -> str | None:
-    """Return the note that the first row of a commit keeps; None: it keeps nothing."""
+    """Return the note in the first row of a commit; None: no note."""
     raised = {g.id: g.scope_version + 1 for g in commit.guards if g.bump}
     if raised or commit.reason is not None:
         return _note(commit.evidence, raised, _pairs(commit), commit.reason)
@@ -40,14 +40,14 @@ def note_of(commit: Commit) -> str | None:
 
 
 def note_below(commit: Commit) -> str | None:
-    """Return the note that each other row of a commit keeps; None: it keeps nothing."""
+    """Return the note in each other row of a commit; None: no note."""
     if commit.reason is not None:
         return _note((), {}, _pairs(commit), commit.reason)
     return fences(commit.leases) if commit.leases else None
 
 
 def note_of_intent(entry: Entry) -> str | None:
-    """Return the note that the row of a written-down operation keeps; None: it keeps nothing."""
+    """Return the note in the row of a written-down operation; None: no note."""
     if entry.evidence or entry.reason is not None:
         return _note(entry.evidence, {}, (), entry.reason)
     return None
@@ -59,7 +59,7 @@ def _pairs(commit: Commit) -> list[tuple[int, int]]:
 
 @lru_cache(1024)
 def _of_evidence(evidence: tuple[tuple[int, int], ...]) -> str:
-    """Return the note of a user's write. It is the same for siblings, write after write."""
+    """Return the note of a user's write. It is cached, because siblings have the same note."""
     return _note(evidence, {}, ())
 
 
@@ -69,9 +69,9 @@ def _note(
     leases: Iterable[tuple[int, int]],
     reason: str | None = None,
 ) -> str:
-    """Return a note as JSON. Nothing in it looks like the pair of a lease, for which databases search the text.
+    """Return a note as JSON, in which nothing else looks like the pair of a lease: databases search the text for it.
 
-    So the ids of evidence are keys, and a reason has no bracket.
+    So evidence has its ids as keys, and a reason has no bracket.
     """
     parts = {"leases": [list(pair) for pair in leases], "evidence": dict(evidence), "raised": raised}
     text = json.dumps({name: part for name, part in parts.items() if part})
@@ -82,12 +82,12 @@ def _note(
 
 
 def reason_in(text: str | None) -> str | None:
-    """Return the reason that a row keeps; None: it keeps none. Raises ValueError if it is not a note."""
+    """Return the reason in a row's note; None: no reason. Raises ValueError for a text that is not a note."""
     return None if text is None or '"reason"' not in text else read_note(text).reason
 
 
 def read_note(text: str) -> Note:
-    """Return a row's note. Raises ValueError if it is not a note."""
+    """Return a row's note. Raises ValueError for a text that is not a note."""
     try:
         parts = json.loads(text)
         if isinstance(parts, list):

@@ -1,4 +1,4 @@
-"""An entity and rows that it owns, in several reads: for layers over a database, such as a cache or a transaction."""
+"""Read an entity and rows that it owns in several reads, for layers over a database such as a cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metastore.port.relations import Owning, end_of_known
 
 
 def read_owning(reads: Reads, target: Lookup | int, kinds: tuple[str, str], names: Sequence[str]) -> Owning | None:
-    """Return the result of :meth:`~metastore.port.backend.Reads.owning`, from other reads."""
+    """Return the result of :meth:`~metastore.port.backend.Reads.owning`, made from other reads."""
     if not isinstance(target, int):
         record = reads.resolve([target])[0].record
         if record is None:

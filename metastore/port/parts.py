@@ -1,4 +1,4 @@
-"""Files that are not complete yet: one process at a time writes such a file."""
+"""Incomplete files, each of which only one process at a time writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metastore.errors import BackendUnavailable
 
 
 def open_part(path: Path) -> int:
-    """Open a file that only its owner can read, and lock it; create it if it is missing. Return its descriptor.
+    """Open a file for its owner only, and lock it; create it if it is missing. Return its descriptor.
 
     The lock ends when the descriptor is closed, or with the process. Raises BackendUnavailable while another writes
     the file.
@@ -27,7 +27,7 @@ def _is_taken(number: int, path: Path) -> bool:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system that has no locks
+    except OSError:  # a file system without locks
         return False
-    # the file that was opened may be complete by now, and have another name
+    # by now the opened file may be complete, and have another name
     return not path.exists() or not os.path.samestat(os.fstat(number), path.stat())

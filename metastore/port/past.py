@@ -1,8 +1,8 @@
-"""The port for the past: rows as they were at a position, pins that keep them, consumers of the feed.
+"""The port for the past: rows as they were at a position, pins that keep the past, consumers of the feed.
 
-A read of the past sees the tables as a replay of the feed up to the position makes them. A commit of several rows
-counts from its last position on. Each read checks in the same snapshot whether gc has kept the steps that it needs: gc
-raises ``past_from`` first, and deletes afterwards.
+A read of the past sees the tables as a replay of the feed up to the position makes them. A commit of several rows is
+visible from its last position on. Each read checks in its snapshot whether gc has kept the steps that it needs: gc
+first raises ``past_from``, and then deletes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from metastore.port.records import Child, Known, Lookup, OwnedRecord, Resolved, 
 
 
 class NotKept(Exception):
-    """gc has not kept the past at a position, and no pin holds it. ``since``: from where on the past is whole."""
+    """gc has not kept the past at a position, and no pin keeps it. ``since``: the first position of a complete past."""
 
     def __init__(self, since: int) -> None:
         super().__init__(since)
@@ -31,11 +31,11 @@ class PinRow(NamedTuple):
     created_at: int
     expires_at: int | None
     operation_id: UUID | None = None
-    """The operation at the position, if history still has it; a new pin has None."""
+    """The operation at the position, if history still has it; None for a new pin."""
 
 
 class PastRow(NamedTuple):
-    """An entity, owned row or relation alone, as it was at a position, without its ancestors."""
+    """An entity, owned row or relation as it was at a position, without its ancestors."""
 
     id: int
     owner_id: int | None
@@ -51,7 +51,7 @@ class PastRow(NamedTuple):
     modified_by: str | None
     modified_at: int
     other_id: int | None
-    """Of a relation: the end that it leads to."""
+    """For a relation: the end that it leads to."""
 
 
 class ConsumerRow(NamedTuple):
@@ -59,11 +59,11 @@ class ConsumerRow(NamedTuple):
 
     name: str
     seq: int
-    """It has read the feed up to this position."""
+    """The position up to which it has read the feed."""
     created_at: int
     moved_at: int
     operation_id: UUID | None = None
-    """The operation of the change at the position; None: there is none."""
+    """The operation of the change at the position; None: no such operation."""
 
 
 class Way(NamedTuple):
@@ -85,7 +85,7 @@ class PastRows(Protocol):
         """Return each entity as it was then, in any state; None: it did not exist then, or it is purged."""
 
     def ways(self, at: int, ids: Sequence[int]) -> dict[int, Way]:
-        """Return the nodes that led to each entity then, in any state; without those for which ``by_id`` is None."""
+        """Return the nodes that led to each entity then, in any state; skip those for which ``by_id`` is None."""
 
     def children(
         self, at: int, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int
@@ -101,34 +101,34 @@ class PastRows(Protocol):
         """Return the owned row of each owner and name; None: there was none."""
 
     def related(self, at: int, from_ids: Sequence[int], kind: str) -> list[OwnedRecord]:
-        """Return the relations of a kind that went from these entities, as their rows, in no order."""
+        """Return the relations of a kind that went from these entities, as rows of these entities, in no order."""
 
     def led(self, at: int, to_id: int, kind: str) -> list[OwnedRecord]:
-        """Return the relations of a kind that led to an entity, as rows of the end that each goes from, in no order."""
+        """Return the relations of a kind that led to an entity, each as a row of its other end, in no order."""
 
     def rows(self, at: int, low: int, high: int, kinds: Sequence[str] | None = None) -> list[PastRow]:
         """Return the entities, owned rows and relations with ``low`` <= id < ``high``, ordered by id.
 
-        ``kinds``: only these.
+        ``kinds``: only rows of these kinds.
         """
 
     def last_id(self) -> int:
         """Return an id that no entity or owned row exceeds."""
 
     def history(self, at: int, entity_id: int, after: int, limit: int) -> list[Step]:
-        """Return the steps up to the position of an entity or owned row with a version greater than ``after``."""
+        """Return the steps of an entity or owned row, up to the position, whose version is greater than ``after``."""
 
     def check(self, at: int) -> None:
-        """Raise NotKept if the past at a position is not whole."""
+        """Raise NotKept if the past at a position is incomplete."""
 
     def since(self) -> int:
-        """Return the first position from which the past is whole."""
+        """Return the first position from which the past is complete."""
 
     def times(self, after: int, limit: int) -> list[tuple[int, int]]:
         """Return (position, time in µs) of the next steps after a position."""
 
     def later(self, after: int) -> tuple[int, int | None]:
-        """Return how many steps come after a position, and when the first was made (µs); None: there is none."""
+        """Return the number of steps after a position, and the time of the first one (µs); None: there is none."""
 
     def newest(self, until: int) -> Step | None:
         """Return the newest step up to a position."""
@@ -140,7 +140,8 @@ class Readers(Protocol):
     def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:
         """Insert a pin, which expires after ``seconds`` (None: never); None: the name is taken.
 
-        It waits for a gc that is about to raise ``past_from``. Raises NotKept if the past at the position is not whole.
+        It waits for a gc that is about to raise ``past_from``. Raises NotKept if the past at the position is
+        incomplete.
         """
 
     def pins(self) -> list[PinRow]:

@@ -13,7 +13,7 @@ from metastore.port.tickets import NOBODY, Line
 
 
 class Node(NamedTuple):
-    """One step of a path as it was read: the content of its guard row."""
+    """One node of a path as it was read: the content of its guard row."""
 
     id: int
     kind: str
@@ -39,7 +39,7 @@ class Record(NamedTuple):
     modified_by: str | None
     modified_at: int
     live: bool = True
-    """False: the entity was dropped when it was read, so that nothing but its id may be used as a guess."""
+    """False: the entity was dropped when it was read. Then only its id may be used as a guess."""
 
     @property
     def path(self) -> str:
@@ -76,7 +76,7 @@ ROOT = Node(ROOT_ID, "root", "", 1, True, False)
 
 
 class Lookup(NamedTuple):
-    """A path to resolve: for each level the family and the name, from ``start`` on."""
+    """A path to resolve: the family and the name on each level, from ``start`` on."""
 
     families: tuple[str, ...]
     names: tuple[str, ...]
@@ -84,16 +84,16 @@ class Lookup(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The live nodes that a lookup found, from its start on; and the record of the last, if it found all nodes."""
+    """The live nodes that a lookup found, from its start on, and the last node's record if all nodes were found."""
 
     nodes: tuple[Node, ...]
     record: Record | None
     free: bool = False
-    """The read has shown that no entity has the next name, and that no entity of that name is being dropped."""
+    """The read has shown that no entity has the next name, live or being dropped."""
 
 
 class Known(NamedTuple):
-    """An entity read by its id. Its chain begins below the root; the nodes on it may be in any state."""
+    """An entity read by its id. Its chain begins below the root; its nodes may be in any state."""
 
     record: Record
     state: int
@@ -107,7 +107,7 @@ class Known(NamedTuple):
 
     @classmethod
     def of(cls, record: Record, states: Sequence[int]) -> Known:
-        """Return an entity whose nodes are in these states, its own the last."""
+        """Return an entity whose nodes have these states; its own is the last."""
         return cls(record, states[-1], all(s == LIVE for s in states), PURGING in states, DROPPING in states)
 
 
@@ -132,14 +132,14 @@ class Child(NamedTuple):
 
 
 class RowPage(NamedTuple, Generic[T]):
-    """One page of rows. ``held`` says whether the guards under which it was read were true at that instant."""
+    """One page of rows. ``held``: whether the guards held at the instant of the read."""
 
     held: bool
     rows: list[T]
 
 
 def all_pages(read: Callable[[K], Sequence[T]], after: K, key: Callable[[T], K], size: int) -> Iterator[T]:
-    """Yield the rows of all pages; ``read`` returns at most ``size`` rows after the key of the last one."""
+    """Yield the rows of all pages; ``read`` returns at most ``size`` rows after the key of the last row."""
     while True:
         rows = read(after)
         yield from rows
@@ -176,19 +176,19 @@ class Step(NamedTuple):
     format: int | None = None
     fences: str | None = None
     other_id: int | None = None
-    """The end that a relation leads to; ``owner_id`` is the end that it goes from."""
+    """The end to which a relation leads; ``owner_id`` is the end from which it goes."""
     other_path: str | None = None
-    """The path of a relation's other end, which ``path_before`` and ``path_after`` do not name."""
+    """The path of the end to which a relation leads; ``path_before`` and ``path_after`` have only the other end's."""
     parent_id: int | None = None
-    """From here on: the row after the step. An owned row has its owner as parent."""
+    """From here on: the row after the step. The parent of an owned row is its owner."""
     name: str | None = None
     fold: bool | None = None
     state: int | None = None
     family: str | None = None
-    """This and ``key`` are set only in the step that took the name, and in later steps that keep the name."""
+    """Only the step that took the name, and later steps that keep the name, have this and ``key``."""
     key: str | None = None
     through: int | None = None
-    """For a commit with several rows: its last position. Before that position, the past shows none of its rows."""
+    """For a commit with several rows: its last position. Before it, the past shows none of the rows."""
 
 
 class Pending(NamedTuple):
@@ -197,9 +197,9 @@ class Pending(NamedTuple):
     known: Known | None
     """The entity; None: it was purged."""
     own: Step | None
-    """The row of the operation that asks."""
+    """The row of the calling operation."""
     intents: list[Step]
-    """The pending intents, oldest first; the intent of the operation that asks is always among them."""
+    """The pending intents, oldest first; that of the calling operation is always among them."""
     now: int
     """The database's time, in microseconds since 1970."""
     queued: bool = False
@@ -209,32 +209,32 @@ class Pending(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """How far an intent is from being applied."""
+    """The distance of an intent from being applied."""
 
     own: Step | None
     """The intent's row if it is decided or was withdrawn; None: it is pending."""
     ahead: int
-    """How many older intents of the entity are pending."""
+    """The number of older pending intents of the entity."""
     line: Line = NOBODY
     """Who is in line for the entity."""
 
 
 class Marked(NamedTuple):
-    """The obstacle for a commit at one guard."""
+    """The obstacle to a commit at one guard."""
 
     id: int
     mark: UUID | None
-    """The exclusive operation that is announced; None: it has ended, and other operations have their turn."""
+    """The announced exclusive operation; None: it has ended, and the others have their turn."""
     seconds: float
-    """Seconds until the mark expires (negative: since then), or until the turn of the others ends."""
+    """Seconds until the mark expires (negative: it has expired), or until the others' turn ends."""
 
 
 @dataclass(eq=False)
 class Origin:
-    """Where an entity comes from: which database, and whether the entity's state is committed there.
+    """The origin of an entity: its database, and whether the entity's state is committed there.
 
-    All entities that a transaction returns share one origin. It becomes committed when the transaction commits, and
-    stays uncommitted if the transaction is refused or its outcome is unknown.
+    All entities that a transaction returns share one origin. It becomes committed when the transaction commits. It
+    stays uncommitted if the transaction is refused, or if its outcome is unknown.
     """
 
     database: str
@@ -242,10 +242,10 @@ class Origin:
     run: str | None = None
     """The run of the server.
 
-    Commits can be lost only between two runs; then the database gives an id or a version again. None: the database has
+    Commits can be lost only between two runs; the database may then give an id or version again. None: the database has
     only one run.
     """
     drafted: bool = False
-    """Its entities belong to a transaction: the times of what it wrote do not come from the database."""
+    """Its entities belong to a transaction, which wrote some of their times itself."""
     written_at: int | None = None
-    """When the transaction wrote, by the database's clock; 0: it wrote nothing. None: it is not known."""
+    """When the transaction wrote, by the database's clock; 0: it wrote nothing. None: unknown."""

@@ -1,7 +1,7 @@
 """The rows of relations, as a backend returns them.
 
-A relation goes from one entity, or from a column of it, to another entity. It is live while both ends are live and in
-one metalake, and while the column exists. The row does not say that: a read returns both ends with it.
+A relation goes from an entity, or from a column of it, to another entity. It is live while both ends are live and in
+one metalake, and the column exists. The row does not say whether that is so: a read returns both ends with it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ NO_COLUMN = 0
 """The ``column_id`` of a relation that goes from an entity itself."""
 
 ONLY = 0
-"""The ``slot`` of all relations of an exclusive kind: so the unique key allows one of them from an entity."""
+"""The ``slot`` of all relations of an exclusive kind: the unique key then allows one such relation from an entity."""
 
 NO_VALUE = ""
 """The ``value`` of a relation without one."""
 
 
 class RelationKey(NamedTuple):
-    """The columns that tell a relation from all others."""
+    """The columns that identify a relation."""
 
     from_id: int
     kind: str
@@ -67,7 +67,7 @@ def outgoing_order(row: RelationRecord) -> tuple[int, int, str]:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """An entity at the end of a relation: the nodes from below the root down to it, in any state.
+    """An entity at the end of a relation: the nodes from below the root down to the entity, in any state.
 
     Without nodes, the entity was purged.
     """
@@ -82,7 +82,7 @@ GONE = End((), live=False)
 
 
 def in_one_metalake(one: End, other: End) -> bool:
-    """Whether two ends are live and in one metalake: then their relation is live, if its column exists."""
+    """Whether two ends are live and in one metalake; if so, their relation is live, if its column exists."""
     return one.live and other.live and one.chain[0].id == other.chain[0].id
 
 
@@ -102,21 +102,21 @@ class Related:
 
     end: End
     doc: str | None
-    """The entity's document, if it was asked for."""
+    """The entity's document, if the read asked for it."""
     rows: list[tuple[RelationRecord, End]]
-    """Each with its other end, in no order."""
+    """Each relation with its other end, in no order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relating:
-    """An entity, and a page of the relations of one kind that lead to it, or that go from it."""
+    """An entity, and a page of the relations of one kind that lead to it or go from it."""
 
     end: End
     rows: list[tuple[RelationRecord, End, str | None]]
-    """Each with its other end; where a relation of a column comes from, with that entity's document too.
+    """Each relation with its other end. If it comes from a column, it also has the document of that end.
 
-    In an index's order: relations to the entity by value, by the id of the other end, by column; relations from it by
-    slot, by column, by value.
+    The order is that of an index. Relations to the entity: by value, by the other end's id, by column. Relations from
+    the entity: by slot, by column, by value.
     """
 
 
@@ -133,7 +133,7 @@ class Sweep:
     """The result of a sweep of gc over some relations."""
 
     last: int | None
-    """The id of the last relation that it looked at; None: no relation was left."""
+    """The id of the last relation that the sweep looked at; None: no relation was left."""
     deleted: int
     columns: tuple[tuple[int, int, int, str], ...]
-    """The relations of columns: id, entity, column, and the document of the entity that has, or had, the column."""
+    """The relations of columns: id, entity, column, and the document in which the column is or was."""

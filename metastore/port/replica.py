@@ -1,10 +1,10 @@
-"""How new the state is that a backend shows, for a replica and for the primary alike.
+"""How new the state is that a backend shows, on a replica or on the primary.
 
-A server that was started again may show an older state: see :class:`Restarts`.
+A restarted server may show an older state: see :class:`Restarts`.
 
-On a replica, changes appear one by one, in the order of their commits, which may differ from the order of their
-positions. A change with a lower position may be missing while one with a higher position is visible. :class:`Shown`
-tells when no change is missing.
+On a replica, changes appear one by one in the order of their commits, which may differ from the order of their
+positions. So a change may be missing while another one with a higher position is visible. :class:`Shown` says when no
+change is missing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from metastore.port.backend import Backend
 
 
 class NewestChange(NamedTuple):
-    """The newest change that a state has, or the last one that gc has removed from it."""
+    """The newest change in a state, or the last one that gc has removed from it."""
 
     seq: int
     operation_id: UUID | None
 
 
 class Shown(NamedTuple):
-    """What one snapshot shows."""
+    """The changes that one snapshot shows."""
 
     newest: NewestChange
     """All lower positions were drawn by transactions below ``next``."""
@@ -33,7 +33,7 @@ class Shown(NamedTuple):
     oldest: int
     """All transactions with a lower id are over: the snapshot has their commits."""
     replica: bool
-    """The server was still a replica: it has no changes of its own."""
+    """The server was still a replica, without changes of its own."""
 
 
 class ReplicaBackend(Backend, Protocol):
@@ -41,7 +41,7 @@ class ReplicaBackend(Backend, Protocol):
 
     @property
     def opened(self) -> object:
-        """A new object after each connection that is opened: the server may have been restarted in between.
+        """A new object after each new connection, because the server may have been restarted in between.
 
         A replica that restarts after a crash may show an older state than before.
         """
@@ -55,4 +55,4 @@ class Restarts(Protocol):
     """A backend whose server may be restarted, perhaps from a backup, while a store is open."""
 
     def when_started(self, forget: Callable[[], None]) -> None:
-        """Call ``forget`` before the first answer of a server that was restarted since, or of another server."""
+        """Call ``forget`` before the first answer from a restarted server, or from another server."""

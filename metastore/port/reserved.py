@@ -1,4 +1,4 @@
-"""Ids that are reserved ahead, for entities whose id is needed before the commit."""
+"""Ids that are reserved in advance, for entities whose id is needed before the commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Database(Protocol):
 
 
 class ReservedIds:
-    """Ids that no other client gets: most calls read nothing. A forked child uses none of its parent's ids."""
+    """Ids that no other client gets; most calls need no query. A forked child uses none of its parent's ids."""
 
     def __init__(self) -> None:
         self._block = _Block(process_id(), [])

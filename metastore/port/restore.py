@@ -1,9 +1,10 @@
-"""Restore a whole database: write the rows of another one below the managers.
+"""Restore a whole database: write the rows of another database below the managers.
 
-A restore takes several steps, each a transaction, and can stop and go on after any of them. From the first to the last
-no program can open the database: ``info.compatible_from`` is beyond every format. A program that has the database open
-already finds no path, because the restore writes the guard rows below the root last. It can create nothing, because the
-root carries a mark that does not expire. Meanwhile ``info.epoch`` names the source of the restore and its progress.
+A restore takes several steps, each a transaction. It can stop after any step and continue later. From the first step to
+the last, no program can open the database: ``info.compatible_from`` is beyond every format. A program that has opened
+the database before finds no path, because the restore writes the guard rows below the root last. It can create nothing,
+because the root has a mark that does not expire. Meanwhile ``info.epoch`` has the source and the progress of the
+restore.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from metastore.port.format import RESTORED, RESTORING
 
 Row = tuple[Any, ...]
 Rows = Mapping[str, Sequence[Row]]
-"""Whole rows by table, their columns in the order of :data:`COLUMNS`. Ids of operations are strings."""
+"""Whole rows by table, with their columns in the order of :data:`COLUMNS`. Ids of operations are strings."""
 
 NEVER: Final = 1 << 60
-"""When the root's mark expires (µs since 1970)."""
+"""The expiry of the root's mark (µs since 1970)."""
 
 _NAMESPACE: Final = UUID("5c0d3f6e-6f3c-4d0b-9d0a-1b7b6f0a3d52")
 
@@ -45,14 +46,14 @@ _SEQ: Final = COLUMNS["operation"].index("seq")
 
 
 def stored(table: str, rows: Sequence[Row]) -> tuple[tuple[str, ...], Sequence[Row]]:
-    """Return the columns and rows to write: each row with a position says that it was restored."""
+    """Return the columns and rows to write. Each row with a position says that it was restored."""
     if table != "operation":
         return COLUMNS[table], rows
     return (*COLUMNS[table], "writer"), [(*row, None if row[_SEQ] is None else RESTORED) for row in rows]
 
 
 class Ending(NamedTuple):
-    """The rows and values that a restore writes last."""
+    """The rows and values that a restore writes at its end."""
 
     top: Sequence[Row]
     """The guard rows below the root."""
@@ -62,7 +63,7 @@ class Ending(NamedTuple):
 
 
 class Restorer(Protocol):
-    """The three steps of a restore. ``token`` names its source; the marks grow, and show the progress."""
+    """The three steps of a restore. ``token`` identifies its source; the marks grow, and show its progress."""
 
     def begin(self, token: str, last_id: int, last_seq: int) -> int:
         """Begin in an empty database, and draw its numbers up to these; or continue a restore.
@@ -73,7 +74,7 @@ class Restorer(Protocol):
         """
 
     def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
-        """Write all rows, and ``mark`` as the last mark. Raises InvalidArgument if ``last`` is not the last one."""
+        """Write all rows, and note ``mark``. Raises InvalidArgument if the last noted mark is not ``last``."""
 
     def finish(self, token: str, last: int, ending: Ending) -> None:
         """Write the ending, and open the database for use."""
@@ -97,7 +98,7 @@ def mark_of(token: str) -> UUID:
 
 
 def under_way(epoch: str, compatible_from: int) -> Under | None:
-    """Return the restore that is under way, from two columns of ``info``; None: there is none."""
+    """Return the restore that is under way, from two columns of ``info``; None: no restore is."""
     word, *rest = epoch.split(" ")
     if word == "restoring" and len(rest) == 3:
         return Under(rest[0], int(rest[1]), int(rest[2]))
@@ -118,7 +119,7 @@ def raise_taken() -> NoReturn:
 
 
 def raise_not_empty() -> NoReturn:
-    """Raise the error for a database that holds something, or once held something."""
+    """Raise the error for a database that contains something, or once did."""
     raise InvalidArgument(
         "ids and history can only be imported into an empty database, and this one holds or held something; create "
         "and migrate another, or export without ids and history"
@@ -126,12 +127,12 @@ def raise_not_empty() -> NoReturn:
 
 
 def raise_overtaken() -> NoReturn:
-    """Raise the error for a step that another process has done."""
+    """Raise the error for a step that another process has already done."""
     raise InvalidArgument("another process imports the same file into this database; let it finish")
 
 
 def required(there: Under | None, token: str, last: int) -> Under:
-    """Return the restore that is under way: it must have this source and this last mark. Raises InvalidArgument."""
+    """Return the restore that is under way; it must have this source and last mark. Raises InvalidArgument."""
     if there is None or (there.token, there.mark) != (token, last):
         raise_overtaken()
     return there

@@ -1,4 +1,4 @@
-"""The rows of a user's rights that one read returns: the user, its groups and roles, grants, and owners of places."""
+"""The rows of a user's rights from one read: the user, its groups and roles, grants, and owners of places."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Whose(NamedTuple):
-    """Whose rights are read: the user of this name in a metalake."""
+    """The user whose rights are read, by name in a metalake."""
 
     lake: int
     """The id of the metalake."""
@@ -33,7 +33,7 @@ class RoleRow(NamedTuple):
 
 
 class GrantRow(NamedTuple):
-    """The grant of a role at a place: ``value`` is the relation's value: a privilege, and whether it is denied."""
+    """A role's grant at a place. ``value`` has the privilege, and whether the grant denies it."""
 
     role: int
     value: str
@@ -50,13 +50,13 @@ class RightRows(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The children that a listing shows: with ``only``, those with these ids; otherwise all but those."""
+    """The children that a listing shows: with ``only``, those with these ids; otherwise all others."""
 
     ids: tuple[int, ...]
     only: bool
 
     def shows_all(self, other: Chosen) -> bool:
-        """Whether this shows all that another choice among the same children does."""
+        """Whether this shows everything that another choice among the same children shows."""
         mine, others = frozenset(self.ids), frozenset(other.ids)
         if other.only:
             return others <= mine if self.only else not others & mine

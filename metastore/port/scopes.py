@@ -1,8 +1,8 @@
-"""Scope versions that were read, and the two ways to combine those that were read at different times. Pure.
+"""Scope versions that were read, and two ways to combine those from different times. Pure.
 
-A scope version that was read later must not vouch for facts that were read earlier: between the two, a right may have
-been taken away. So :class:`Scopes` is not a mapping. It has no ``|``, and a ``dict`` cannot take it in. Either all of
-them must agree, or the older one counts, so that a commit which requires it fails.
+A scope version read later must not vouch for facts read earlier: in between, a right may have been taken away. So
+:class:`Scopes` is not a mapping. It has no ``|``, and cannot be merged into a ``dict``. To combine several, either
+require that they agree, or take the older one, so that a commit which requires it fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Scopes:
     __slots__ = ("_by_id", "pairs")
 
     pairs: Pairs
-    """All of them, in the order in which they were given."""
+    """All pairs, in the order in which they were given."""
 
     def __init__(self, pairs: Iterable[tuple[int, int]] = ()) -> None:
         self._by_id: dict[int, int] = {}
@@ -34,7 +34,7 @@ class Scopes:
         return entity_id in self._by_id
 
     def get(self, entity_id: int, default: int) -> int:
-        """Return the scope version of an entity; ``default`` if it is not among them."""
+        """Return the scope version of an entity; ``default``: it is not among them."""
         return self._by_id.get(entity_id, default)
 
     def all_in(self, other: Scopes) -> bool:
@@ -42,11 +42,11 @@ class Scopes:
         return self._by_id.items() <= other._by_id.items()
 
     def agrees(self, other: Scopes) -> bool:
-        """Whether no entity has two scope versions in the two."""
+        """Whether no entity has different scope versions in the two."""
         return all(other._by_id.get(i, scope) == scope for i, scope in self.pairs)
 
     def without(self, ids: Iterable[int]) -> Scopes:
-        """Return the scope versions without those of the entities ``ids``."""
+        """Return the scope versions of all entities except ``ids``."""
         gone = {*ids}
         return Scopes([pair for pair in self.pairs if pair[0] not in gone]) if gone else self
 
@@ -56,7 +56,7 @@ class Scopes:
 
     @staticmethod
     def agreed(many: Iterable[Scopes]) -> Scopes | None:
-        """Return all of them; None if two of them disagree about an entity: one is outdated, so read again."""
+        """Return the union; None: two of them disagree about an entity, so one is outdated: read again."""
         found: Scopes | None = None
         for one in many:
             if found is None:
@@ -69,5 +69,5 @@ class Scopes:
 
     @staticmethod
     def older(many: Iterable[Scopes]) -> Scopes:
-        """Return all of them; of two scope versions of an entity the older, so that a commit that requires it fails."""
+        """Return the union. Of two scope versions of an entity take the older: a commit that requires it fails."""
         return Scopes([pair for one in many for pair in one.pairs])

@@ -1,4 +1,4 @@
-"""The query of ``store.find`` to a backend: one page of a scan, all of it true at one instant."""
+"""The query of ``store.find`` to a backend: one page of a scan, true at one instant."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Search:
     """The request for one page of a search: the part of an index to scan, and the condition on its rows."""
 
     scope: int
-    """The entity below which the search looks; the root's id: the whole database."""
+    """The entity below which to search; the root's id: the whole database."""
     kind: str
-    """Empty: any."""
+    """Empty: any kind."""
     glob: str
     folded: str
     """The same glob in lower case, for names that are compared without case."""
@@ -26,33 +26,33 @@ class Search:
     by_name: bool
     """True: scan names; False: scan the children of ``parent``."""
     after: tuple[Any, ...]
-    """The scan begins after this (name, id), or, for children, after this (family, key)."""
+    """The scan begins after this (name, id); for children, after this (family, key)."""
     before: str
     """The scan ends before this name, or before this key of one family."""
     limit: int
-    """How many rows are scanned."""
+    """How many rows to scan."""
     family: str = ""
-    """For children: scan only those in this family; empty: all families, to the end of the index."""
+    """For children: scan only this family; empty: all families, to the end of the index."""
     fragment: str = ""
-    """A text that the document of each match contains."""
+    """A text that each match's document contains."""
     most: int = 500
-    """How many matches come at most; the scan of names goes on behind the last of them."""
+    """The most matches to return; the next scan of names continues after the last of them."""
     parents: tuple[int, ...] = ()
-    """The children of all of these are scanned, in no order; ``parent`` is -1 then, and ``after`` holds for each.
+    """Scan the children of all of these, in no order; then ``parent`` is -1, and ``after`` applies to each.
 
-    The answer is complete only if its ``last`` is None. Otherwise the parents have more children than fit a page: ask
-    for fewer parents.
+    The answer is complete only if its ``last`` is None. Otherwise the parents have more children than a page holds:
+    search fewer parents.
     """
 
 
 def matches(glob: str, name: str) -> bool:
-    """Whether a name fits a glob, which knows ``*`` and ``?``."""
+    """Whether a name matches a glob with ``*`` and ``?``."""
     pattern = re.escape(glob).replace(r"\*", ".*").replace(r"\?", ".")
     return re.fullmatch(pattern, name, re.DOTALL) is not None
 
 
 class Container(NamedTuple):
-    """A child of a container, to look below it."""
+    """A child that is a container, so that a search can continue below it."""
 
     id: int
     kind: str
@@ -60,19 +60,19 @@ class Container(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """The rows that a search found, in the order of its scan, and how much it scanned."""
+    """The rows that a search found, in the order of its scan, and its progress."""
 
     records: list[Record]
     scanned: list[Container]
     """The children that were scanned; a scan of names leaves this empty."""
     last: tuple[Any, ...] | None
-    """Where the next page begins; None: the scan is at its end."""
+    """The place at which the next page begins; None: the scan has ended."""
     fit: int
-    """How many records fit, also those that a user does not see."""
+    """How many records match, including those hidden from the user."""
 
 
 class Span(NamedTuple):
-    """Two ways to search for the same entities: scan all names in a range, or scan what is below an entity."""
+    """Two ways to search for the same entities: scan all names in a range, or scan everything below an entity."""
 
     begin: str
     before: str
@@ -82,7 +82,7 @@ class Span(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How many rows each way would read; a count at its limit means "that many or more"."""
+    """How many rows each way would read. A count that reached its limit means "that many or more"."""
 
     names: int
     below: int

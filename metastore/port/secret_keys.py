@@ -8,7 +8,7 @@ from uuid import UUID
 
 
 class KeyRow(NamedTuple):
-    """A data key. Its row is never deleted, so that its number is never used again."""
+    """A data key. Its row is never deleted, so its number is never used again."""
 
     number: int
     wrapped: str | None
@@ -19,7 +19,7 @@ class KeyRow(NamedTuple):
 
 
 class Redaction(NamedTuple):
-    """A row of history and the replacements of its texts. A text is replaced only if it has not changed since."""
+    """A row of history, and replacements for its texts. A text is replaced only if it has not changed."""
 
     operation_id: UUID
     ordinal: int
@@ -36,16 +36,16 @@ class SecretKeys(Protocol):
         """Return all data keys, by number."""
 
     def add(self, number: int, wrapped: str, wrapper: str) -> KeyRow:
-        """Insert a data key; return it, or the one that has the number already."""
+        """Insert a data key; return it, or the existing key with this number."""
 
     def rewrap(self, row: KeyRow, wrapped: str | None, wrapper: str) -> bool:
-        """Replace the wrapped form of a key (None: destroy the key) if the row has not changed; False: it has."""
+        """Replace the wrapped form of a key (None: destroy the key) if the row is unchanged; False: it has changed."""
 
     def redact(self, rows: Sequence[Redaction]) -> int:
-        """Replace texts of history, all in one commit; return how many rows were still unchanged and so replaced."""
+        """Replace texts of history in one commit; return the number of rows that were unchanged, and so replaced."""
 
     def erase(self) -> bool:
         """Overwrite replaced and deleted bytes in the database's own files; False: such bytes may be left.
 
-        It may take long, and changes nothing that a reader sees. Call it outside of a commit.
+        It may take long, but changes nothing that a reader sees. Call it outside of a commit.
         """

@@ -1,4 +1,4 @@
-"""Whole tables at one instant, and the watermark that says which positions of the feed such a snapshot shows."""
+"""Whole tables at one instant, and the watermark that shows which positions of the feed such a snapshot contains."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Watermark(NamedTuple):
-    """How far positions of the feed were drawn at one instant; see :meth:`metastore.port.feed.Feed.watermark`."""
+    """The positions of the feed that were drawn by one instant; see :meth:`metastore.port.feed.Feed.watermark`."""
 
     position: int
     """The last position that was drawn."""
@@ -21,28 +21,28 @@ class TableSnapshot(Protocol):
     def rows(
         self, table: str, columns: Sequence[str], order: Sequence[str], only: Sequence[int] | None = None
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield ``columns`` of each row of ``table`` that has a value in the first column of ``order``.
+        """Yield ``columns`` of each row of ``table``, in the order of the columns ``order``.
 
-        With ``only``, that value is one of these ids. Tables and columns have the names that the schema gives them
-        (those of the catalog are in :data:`metastore.port.restore.COLUMNS`). The rows are ordered by the columns
-        ``order``, text by code point; NULLs come first or last. Booleans may be 0 and 1, UUIDs may be strings. Several
-        iterators may be read at the same time.
+        With ``only``, the first of the columns ``order`` has one of these ids. Tables and columns are named as in the
+        schema (those of the catalog are in :data:`metastore.port.restore.COLUMNS`). Rows without a value in that first
+        column are left out. Text is ordered by code point; NULLs come first or last. Booleans may be 0 and 1, UUIDs may
+        be strings. Several iterators may be read at the same time.
         """
 
     def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:
         """Yield ``columns`` of the guard rows below these parents, ordered by parent, family, key and id.
 
-        Only rows of live entities; with ``gone``, those of all others too. Values are as in :meth:`rows`.
+        Only rows of live entities; with ``gone``, only those of all others. Values are as in :meth:`rows`.
         """
 
     def numbers(self) -> tuple[int, int]:
         """Return the last id and the last position that were drawn, or later ones."""
 
     def cached(self) -> list[str]:
-        """Return the sequences with a cache: a session draws several numbers at once, so they come out of order."""
+        """Return the sequences with a cache, whose numbers come out of order: a session draws several at once."""
 
     def damaged(self) -> Iterator[str]:
-        """Yield what the database's own check of its file finds. Only SQLite has one."""
+        """Yield the findings of the database's own check of its file. Only SQLite has such a check."""
 
     def not_utf8(self) -> Iterator[tuple[str, int | None, str]]:
-        """Yield table, id and column of each text that is not UTF-8. Only SQLite can hold one."""
+        """Yield table, id and column of each text that is not UTF-8. Only SQLite can store such a text."""

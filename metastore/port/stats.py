@@ -14,14 +14,14 @@ class MarkRow(NamedTuple):
 
     entity_id: int
     names: tuple[str, ...] | None
-    """The path of its entity now; None: it was purged."""
+    """The present path of its entity; None: the entity was purged."""
     operation_id: str
     marked_at: int
     marked_until: int
 
 
 class HotRow(NamedTuple):
-    """An entity, and how often it or a row that it owns was written."""
+    """An entity, and how often it or its owned rows were written."""
 
     entity_id: int
     names: tuple[str, ...] | None
@@ -36,9 +36,9 @@ class LineRow(NamedTuple):
     names: tuple[str, ...] | None
     kind: str | None
     waiting: int
-    """How many tickets are there."""
+    """The number of tickets."""
     oldest: int
-    """When the oldest of them was taken."""
+    """The time at which the oldest ticket was taken."""
 
 
 class DatabaseStats(NamedTuple):
@@ -50,21 +50,21 @@ class DatabaseStats(NamedTuple):
     oldest_pending: int | None
     """When the oldest pending intent was announced."""
     marks: tuple[MarkRow, ...]
-    """Marks, in the order in which they expire."""
+    """The marks, ordered by expiry."""
     hot: tuple[HotRow, ...]
-    """The entities that were written most often; the most written comes first."""
+    """The entities that were written most often, in descending order."""
     undecided: int | None = 0
-    """How many committed changes the feed does not deliver yet; None: not known."""
+    """How many committed changes the feed does not deliver yet; None: unknown."""
     undecided_since: int | None = None
     """When the first of these changes was written."""
     oldest_transaction: int | None = None
-    """When the oldest running transaction that may write began; None: there is none, or it is not known."""
+    """When the oldest running transaction that may write began; None: no such transaction, or unknown."""
     multixact_members: int | None = None
-    """About how many MultiXact members PostgreSQL keeps; None: not known."""
+    """About how many MultiXact members PostgreSQL keeps; None: unknown."""
     multixact_age: int | None = None
-    """How many MultiXacts were made since the oldest that may be in use; None: not PostgreSQL."""
+    """How many MultiXacts are newer than the oldest that may be in use; None: not PostgreSQL."""
     lines: tuple[LineRow, ...] = ()
-    """The lines of tickets; the line whose oldest ticket has waited longest comes first."""
+    """The lines of tickets, ordered by the time of their oldest ticket."""
 
 
 class Lost(NamedTuple):
@@ -81,19 +81,19 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """A process's connections to the database, at this moment."""
+    """The present use of a process's connections to the database."""
 
     size: int
     """How many connections the pool may have."""
     in_use: int
-    """How many of them calls use."""
+    """How many connections calls use."""
     waiting: int
     """How many calls wait for a connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheMember:
-    """A process that holds a lease on what it keeps. Times are in seconds, by the database's clock."""
+    """A process with a lease on the entities that it keeps. Times are in seconds, by the database's clock."""
 
     id: int
     host: str
@@ -106,7 +106,7 @@ class CacheMember:
     behind: int
     """How many announced changes it has not acknowledged."""
     waits: float
-    """How long the writer of the oldest one has waited for it; 0: no writer waits."""
+    """How long the writer of the oldest of these has waited; 0: no writer waits."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
@@ -122,14 +122,14 @@ class CacheStats:
     misses: int = 0
     """Reads that went to the database."""
     evictions: int = 0
-    """Entries that left because they changed, or to keep the bounds."""
+    """Entries that were removed because they changed, or to limit the cache's size."""
     waits: int = 0
-    """Reads that joined a query of another read; with a lease: answers that an announced change kept out."""
+    """Reads that joined a query of another read; with a lease, answers not kept because of an announced change."""
     fences: int = 0
     """How often the lease was over: always 0 in the validate mode."""
     clears: int = 0
     """How often everything was forgotten: too many changes at once, or another epoch of the feed."""
     entries: int = 0
-    """How many it keeps at this moment."""
+    """The number of entries now."""
     bytes: int = 0
     """An estimate of its memory."""

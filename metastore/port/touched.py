@@ -1,4 +1,4 @@
-"""The commits since a position, with only the columns that a cache needs to find the entries to forget."""
+"""The commits since a position, with only the columns that a cache needs to find outdated entries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Touch(NamedTuple):
-    """One committed step: its position, the entity, relation or owned row, the action, and its place now."""
+    """One committed step: its position, the entity, relation or owned row, the action, and the present place."""
 
     seq: int
     entity_id: int | None
@@ -15,7 +15,7 @@ class Touch(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """All committed steps after a position, and those of the gaps that were asked for, at one instant."""
+    """All committed steps after a position, and those in the given gaps, at one instant."""
 
     epoch: str
     collected: int
@@ -23,4 +23,4 @@ class Touched(NamedTuple):
     oldest: int
     """All transactions with a lower number are over at this instant."""
     rows: list[Touch]
-    """In no order; more than ``limit`` rows if more than ``limit`` are after the position."""
+    """The steps in no order; more than ``limit`` if there are more than ``limit`` after the position."""

@@ -1,7 +1,7 @@
-"""Damaged rows: how an error names one, and how a reader leaves them out.
+"""Damaged rows: how an error names such a row, and how a reader leaves it out.
 
-A reader without ``unreadable=`` raises UnreadableRow. With it, the function is called with that error, and the row is
-left out. Entities are then decoded completely; otherwise a field is decoded when it is first used.
+A reader without ``unreadable=`` raises UnreadableRow. With it, the reader calls that function with the error, and
+leaves the row out. It then decodes entities completely; otherwise each field is decoded at its first use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Unreadable = Callable[[UnreadableRow], object]
 """A function that a reader calls with the error of each row that it leaves out."""
 
 DEEPEST = 2 * MAX_PATH
-"""How many ancestors an entity may have. A longer chain counts as a cycle, in which a walk would never end."""
+"""The most ancestors that an entity may have. A longer chain counts as a cycle, in which a walk would never end."""
 
 MAX_TIME = 253_402_300_799_999_999
 """The last microsecond of the year 9999 (since 1970): Python's calendar ends there."""
@@ -33,7 +33,7 @@ class _Readable(Protocol):
 
 
 def reason(error: Exception) -> str:
-    """Return one line that says why a value cannot be read, from the exception that its reading raised."""
+    """Return a line that says why a value cannot be read, made from the exception of the read."""
     if isinstance(error, UnreadableRow):
         return error.why
     text = " ".join(str(error).split())
@@ -50,7 +50,7 @@ def damaged(
 
 
 def fails(read: Callable[[], object]) -> bool:
-    """Whether reading a row fails again. If not, the row is sound: a signal's handler raised the first error."""
+    """Whether reading a row fails again. If not, the row is sound, and a signal handler raised the first error."""
     try:
         read()
     except Exception:  # noqa: BLE001  (a broken document can raise anything in a decoder)
@@ -61,7 +61,7 @@ def fails(read: Callable[[], object]) -> bool:
 def naming(
     read: Callable[[], T], kind: str | None, entity_id: int | None, version: int | None, position: str | None = None
 ) -> T:
-    """Return what ``read`` returns; turn every exception of the row into an UnreadableRow that names it."""
+    """Return the result of ``read``; turn every exception of the row into an UnreadableRow that names it."""
     try:
         return read()
     except Exception as error:

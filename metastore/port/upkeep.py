@@ -14,7 +14,7 @@ class HistoryLimits(NamedTuple):
     before: int
     """Steps that are older than this (µs since 1970)."""
     horizon: int
-    """The last position whose past nobody needs: no step after it is older than ``before``."""
+    """The last position whose past is not needed; no step after it is older than ``before``."""
     keep: int
     """gc keeps the newest ``keep`` versions of each entity that still exists."""
     unread: int
@@ -22,7 +22,7 @@ class HistoryLimits(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """An entity that is not live, with its place in the index of such entities."""
+    """An entity that is not live, and its place in the index of such entities."""
 
     parent_id: int
     family: str
@@ -34,7 +34,7 @@ BEFORE_ALL = Gone(-1, "", "", -1)
 
 
 class Upkeep(Protocol):
-    """What gc does, in bounded batches. Any number of processes may do it at once."""
+    """The work of gc, in bounded batches. Any number of processes may do it at once."""
 
     def dropped_before(self, time: int, after: Gone, limit: int) -> list[Gone]:
         """Return the next entities that were dropped before ``time`` (µs since 1970), and are not purging yet."""
@@ -43,7 +43,7 @@ class Upkeep(Protocol):
         """Return the next entities that wait for their deletion."""
 
     def below(self, entity_ids: Sequence[int], limit: int) -> list[int]:
-        """Return children of these entities, in any state."""
+        """Return children of these entities in any state."""
 
     def delete_relations(self, ids: Sequence[int], limit: int) -> int:
         """Delete at most ``limit`` relations of each of these entities, which are purging; return how many."""
@@ -55,7 +55,7 @@ class Upkeep(Protocol):
         """Delete relations of columns that were dropped."""
 
     def delete_entities(self, ids: Sequence[int]) -> int:
-        """Delete entities that no path leads to any more, with their owned rows, unless they have children.
+        """Delete entities, with their owned rows, to which no path leads any more, unless they have children.
 
         Their relations must be gone: see ``delete_relations``.
         """
@@ -63,12 +63,12 @@ class Upkeep(Protocol):
     def forget(self, before: int) -> None:
         """Refuse operation ids that are older than ``before`` (µs since 1970) from now on, so that gc may delete them.
 
-        If an earlier call set a limit that is now ahead of the clock, the clock was set back since then. The limit is
-        lowered to the clock: otherwise no id would be accepted until the clock reaches it again.
+        If an earlier call set a limit that is ahead of the clock, the clock was set back since. Then lower the limit to
+        the clock: otherwise no id would be accepted until the clock reaches the limit.
         """
 
     def forget_tickets(self) -> None:
-        """Remove the tickets whose owners have died, and which no waiter has removed."""
+        """Remove tickets whose owners have died, and which no waiter has removed."""
 
     def forget_pins(self) -> None:
         """Remove the pins that have expired."""
@@ -76,8 +76,8 @@ class Upkeep(Protocol):
     def delete_steps(self, limits: HistoryLimits, after: int, limit: int) -> tuple[int | None, int, int]:
         """Look at ``limit`` steps after a position; delete those within the limits that nothing needs.
 
-        A step is deleted if the step that replaced it is within the limits too, and no pin lies between the two: so the
-        past from the horizon on, and at each pin, stays whole. Before a step is deleted, the first position at which
-        the past is whole is raised to the position of its successor. Returns the last position looked at (None: no step
-        was left), and how many versions and how many other steps were deleted.
+        A step is deleted if the step that replaced it is within the limits too, and no pin lies between the two. So the
+        past from the horizon on, and at each pin, stays complete. Before it deletes a step, it raises the first
+        position with a complete past to the position of the step's successor. Return the last position that it looked
+        at (None: no step was left), and the numbers of versions and of other steps that it deleted.
         """

@@ -1,4 +1,4 @@
-"""The writes of a commit: entities, owned rows and relations, each with its event; and the result of a write."""
+"""The writes of a commit to entities, owned rows and relations, each with its event; and the result of a write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Event:
 
 @value
 class Insert:
-    """A new entity at version 1, scope version 1. Without ``id`` the backend draws one."""
+    """A new entity with version 1 and scope version 1. Without ``id``, the backend draws one."""
 
     parent_id: int
     kind: str
@@ -47,7 +47,7 @@ class Place:
 
 @value
 class Named:
-    """A live child of an entity, by its name. A backend finds it at the instant of the commit."""
+    """A live child of an entity, given by its name. The backend finds it at the instant of the commit."""
 
     parent_id: int
     family: str
@@ -56,15 +56,15 @@ class Named:
 
 @value
 class Update:
-    """One more version of the entity ``id``, whose version is ``version``.
+    """One more version of the entity ``id``, which must have the version ``version`` before.
 
-    With ``scope_version`` the update is exclusive: it expects that scope version too, and raises it by one. Only an
+    With ``scope_version`` the update is exclusive: it also expects that scope version, and raises it by one. Only an
     exclusive update may change the place, the state or the in-use flag. ``empty``: it must have no live children.
 
     With ``named`` it is an exclusive update, alone in its commit, of the live child with that name and the event's
-    kind. ``id`` and ``scope_version`` are 0, a ``version`` of 0 means any version, and the entity keeps its own
-    ``fold``. The commit conflicts ("self") if no such child exists. A backend may report that conflict at any time: the
-    sender then reads the entity, and gives its id.
+    kind. Then ``id`` and ``scope_version`` are 0, a ``version`` of 0 means any version, and the entity keeps its own
+    ``fold``. The commit conflicts ("self") if no such child exists. A backend may always answer so: the sender then
+    reads the entity, and gives its id.
     """
 
     id: int
@@ -81,9 +81,10 @@ class Update:
 
 @value
 class Put:
-    """Write an owned row of ``owner_id``; ``version`` is the one expected, 0 for a new row.
+    """Write an owned row of ``owner_id``; ``version`` is the expected one, 0 for a new row.
 
-    ``id``: the row's id, so that a row deleted and made again is not mistaken for it. 0: the same commit makes the row.
+    ``id``: the row's id, because a row that was deleted and created again is another row. 0: the same commit creates
+    it.
     """
 
     owner_id: int
@@ -109,7 +110,7 @@ class Delete:
 
 @value
 class Relate:
-    """Write a relation, or remove it; ``version`` is the one expected, 0 for a new one, ``id`` is as in :class:`Put`.
+    """Write or remove a relation. ``version`` is the expected one, 0 for a new relation; ``id``: see :class:`Put`.
 
     Its key is (from_id, kind, slot, column_id, value). ``slot`` is ``to_id``; or 0, so that the unique key allows one
     relation of the kind from an entity. History keeps ``doc``.
@@ -129,7 +130,7 @@ class Relate:
 
     @property
     def key(self) -> RelationKey:
-        """The value that tells the relation from all others."""
+        """The value that identifies the relation."""
         return RelationKey(self.from_id, self.kind, self.slot, self.column_id, self.value)
 
 
@@ -153,6 +154,6 @@ class Result:
     version: int
     time: int
     scope_version: int | None = None
-    """Where the entity stands after an update that is not exclusive, and so does not check it. None: as it was seen."""
+    """The scope version after an update that is not exclusive, which does not check it. None: as it was seen."""
     found: Record | None = None
-    """For an update by name that gives a place: the entity before it, without its ancestors."""
+    """For an update by name with a new place: the entity before the update, without its ancestors."""

@@ -1,1 +1,1 @@
-"""Encrypted properties: the keys of the environment, the data keys, and which properties are secret."""
+"""Encrypted properties: the environment's keys, the data keys, and the settings for secrets."""

@@ -48,7 +48,7 @@ NOTHING: Final = Declared((), 1)
 
 @lru_cache(256)
 def _expression(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
-    # a bracket is itself; fnmatch makes a choice of characters of it, on which older declarations may rest
+    # a bracket matches itself; fnmatch reads it as a choice of characters, on which older declarations may rely
     forms = [*patterns, *(one.replace("[", "[[]") for one in patterns)]
     return re.compile("|".join(map(fnmatch.translate, forms)), re.IGNORECASE) if patterns else None
 

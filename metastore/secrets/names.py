@@ -1,4 +1,4 @@
-"""Names under which catalog services keep secrets in plain text; a server that speaks their API masks these properties.
+"""Names under which catalog services keep secrets in plain text; servers with their API mask these properties.
 
 Gravitino's catalogs mark such properties as hidden, each provider its own, and its server shows a mask instead. The
 names here are the ones that it marks, and similar ones: a server here does not know all providers.

@@ -34,7 +34,7 @@ _SALT: Final = 16
 
 
 class _Database(Protocol):
-    """A source of data keys: a backend. It is read only when a property is secret."""
+    """A source of data keys: a backend. It is read only if a property is secret."""
 
     @property
     def secret_keys(self) -> SecretKeys: ...
@@ -43,9 +43,9 @@ class _Database(Protocol):
 
 
 class Sealed(str):
-    """A value that a call gives, encrypted, before it is bound to an entity.
+    """A value of a call that is encrypted but not yet bound to an entity.
 
-    A text that a caller passes is never an instance.
+    A text from a caller is never an instance.
     """
 
     __slots__ = ("_compares", "_name", "_number", "_sealer", "_value")
@@ -57,7 +57,7 @@ class Sealed(str):
     _compares: bool
 
     def __new__(cls, text: str, sealer: Sealer, name: str, value: str, number: int, compares: bool) -> Self:
-        """Return the sealed text of a secret that a call gives.
+        """Return the sealed text of a secret in a call.
 
         ``compares``: the caller may learn whether the entity has this secret already.
         """
@@ -80,7 +80,7 @@ class Sealed(str):
         return self._value
 
     def under(self, number: int) -> Sealed:
-        """Return the same secret, sealed with another data key. Raises as :meth:`Sealer.seal` does."""
+        """Return the same secret, sealed with another data key. Raises the errors of :meth:`Sealer.seal`."""
         return self._sealer.seal(self._name, self._value, number, compares=self._compares)
 
     def new_id(self) -> int:
@@ -97,7 +97,7 @@ class Sealed(str):
         return self._sealer.bind(self._name, self._value, self._number, entity_id)
 
     def expected(self, entity_id: int, before: object) -> str:
-        """Return the stored text that ``expected=`` with this value means.
+        """Return the stored text that ``expected=`` must have for this value.
 
         Raises InvalidArgument for a caller that may not compare.
         """
@@ -110,7 +110,7 @@ class Sealed(str):
 
 
 def bound(properties: Mapping[str, Any], entity_id: int, before: Mapping[str, Any]) -> dict[str, str]:
-    """Return the secrets among a call's properties in the stored form; ``before``: the entity's properties now."""
+    """Return a call's secret properties in stored form; ``before``: the entity's present properties."""
     return {
         key: value.bound(entity_id, before.get(key)) for key, value in properties.items() if isinstance(value, Sealed)
     }
@@ -127,7 +127,7 @@ class Sealer:
     def seal(self, name: str, value: str, number: int, *, compares: bool = True) -> Sealed:
         """Return the value of the property ``name``, encrypted with the data key ``number``.
 
-        A missing data key is made.
+        A missing data key is created.
 
         Raises SecretKeyMissing, SecretKeyWrong, SecretDamaged.
         """
@@ -135,13 +135,13 @@ class Sealer:
         return Sealed(f"{SEALED}{number}:{to_text(data)}", self, name, value, number, compares)
 
     def bind(self, name: str, value: str, number: int, entity_id: int) -> str:
-        """Return a value encrypted for one property of one entity. Raises as :meth:`seal` does."""
+        """Return a value encrypted for one property of one entity. Raises the errors of :meth:`seal`."""
         salt = os.urandom(_SALT)
         data = self._cipher(number).encrypt(value.encode(), _about(name, entity_id, salt))
         return f"{SEALED}{number}:{to_text(salt + data)}"
 
     def open(self, name: str, value: object, entity_id: int, what: str) -> str:
-        """Return the secret in a sealed value; ``what`` names the property. Raises as :meth:`seal` does."""
+        """Return the secret in a sealed value; ``what`` names the property. Raises the errors of :meth:`seal`."""
         parts = sealed_parts(value)
         if parts is None:
             raise SecretDamaged(f"{what} has a handle, but its secret is not in this database; set the property again")
@@ -243,5 +243,5 @@ def _unbound(name: str) -> list[bytes]:
 
 
 def _about(name: str, entity_id: int, salt: bytes) -> list[bytes]:
-    """Return the associated data of a bound value; the salt is last, where RFC 5297 puts a nonce."""
+    """Return the associated data of a bound value. The salt is last, because RFC 5297 puts a nonce there."""
     return [name.encode(), b"entity %d" % entity_id, salt]

@@ -1,4 +1,4 @@
-"""The front door: a store (``store.py``), its views for one request or user (``views.py``), how it is opened."""
+"""The entry point: a store (``store.py``), its views for a request or a user (``views.py``), and how it is opened."""
 
 from metastore.database import migrate
 from metastore.store.opening import clean_admins, open_store, prepared, restore, restore_export

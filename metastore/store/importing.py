@@ -1,7 +1,7 @@
-"""A fork waits until no other thread imports a module of this library.
+"""Let a fork wait until no other thread imports a module of this library.
 
 Many modules are imported by the call that needs them first. If another thread does that at the moment of a fork, the
-child has a module that is half imported, with a lock that nobody gives back: its own first use would wait for ever.
+child has a half-imported module, and its lock stays held: the child's own first use would wait for ever.
 """
 
 from __future__ import annotations

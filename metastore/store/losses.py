@@ -23,11 +23,11 @@ from metastore.port.stats import Lost
 __all__ = ["Loss", "losses"]
 
 _BY_VERSION: Final = frozenset({"self", "read", "pending"})
-"""The causes for which the next version of the entity names the winner."""
+"""The causes for which the entity's next version shows the winner."""
 _MOVES: Final = frozenset({"rename", "move", "drop", "restore"})
-"""The actions on an ancestor to which an operation on an entity can lose."""
+"""The actions on an ancestor that can make an operation on an entity lose."""
 _SHORTLY: Final = 60_000_000
-"""How long before a loss a move may have won against it (µs): an attempt rarely lasts longer."""
+"""How long before a loss the move may have happened that caused it (µs): an attempt rarely lasts longer."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def losses(session: Session, limit: int) -> list[Loss]:
     found = list[Loss]()
     for one in noted:
         row, same = known.get(one.entity_id or 0), one._replace(verb="", principal=None)
-        # only a loss to an ancestor depends on the time; other equal losses have the same winner
+        # only for a loss to an ancestor the time matters; other equal losses have the same winner
         asked = same if one.cause == "ancestor" else same._replace(time=0)
         if asked not in winners:
             winners[asked] = _winner(session, one, row)

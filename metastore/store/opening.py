@@ -119,7 +119,7 @@ def restore_export(
     from metastore.transfer import calls  # noqa: PLC0415
 
     parsed = parse_url(url)
-    if not calls.has_ids(source):  # a bad file leaves no empty database behind
+    if not calls.has_ids(source):  # so that a bad file leaves no empty database behind
         raise InvalidArgument("the file was exported without ids; open the database, and import it there")
     backend = connect(parsed, _DEADLINE, restoring=True)
     try:

@@ -12,10 +12,10 @@ __all__ = ["forget_after_restarts"]
 
 
 def forget_after_restarts(session: Session, leases: Leases) -> None:
-    """Let the backend report when ids and versions may repeat; then everything that the store remembers is dropped.
+    """Let the backend report when ids and versions may be given again, and then drop everything that is remembered.
 
-    The backend outlives a store that nobody uses any more. So it must not keep alive the store's cache, which then
-    would never leave, nor its leases, which refer to the cache.
+    The backend may outlive a store that is no longer used. So it must not keep alive the store's cache, which would
+    then never leave, or its leases, which refer to the cache.
     """
     if not isinstance(session.backend, Restarts):
         return

@@ -1,4 +1,4 @@
-"""The front door: the managers of one database, its transactions, its change feed and its upkeep."""
+"""The entry point: the managers of one database, its transactions, its change feed and its upkeep."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Store(Timeline):
         self.secrets = SecretStore(session)
 
     def bind(self, *, principal: str | None = None, deadline: float | None = None, reason: str | None = None) -> Store:
-        """Return a view of the store for one request: with its principal, a deadline for each call (seconds), a reason.
+        """Return a view of the store for one request, with its principal, deadline for each call (seconds) and reason.
 
         The view shares everything else, and takes microseconds to make. Closing it does nothing: the store stays open.
         Raises InvalidArgument.
@@ -312,7 +312,7 @@ class Store(Timeline):
         """
         from metastore.transfer.backup import back_up  # noqa: PLC0415  (a process imports only what it uses)
 
-        self.ping()  # the file may have been replaced by another one since it was opened
+        self.ping()  # another file may have replaced it since it was opened
         back_up(self._url.render_as_string(hide_password=False), file)
 
     def import_from(

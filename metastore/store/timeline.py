@@ -1,4 +1,4 @@
-"""The calls of a store about what happened: changes in order, what was there after each, and who lost to whom."""
+"""The calls of a store about its past: changes in order, the state at a position, losses of attempts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["Timeline"]
 
 
 class Timeline(Managers):
-    """What happened in a store: its changes in order, what was there after each of them, and the way back."""
+    """The past of a store: its changes in order, the state after each change, and the way back."""
 
     _session: Session
     _replicas: Replicas | None
@@ -59,17 +59,17 @@ class Timeline(Managers):
     ) -> Iterator[Change]:
         """Yield at most ``limit`` changes after a position (None: from the start). See :mod:`metastore.feed.feed`.
 
-        ``kinds`` selects changes of these kinds. ``under`` selects those of one entity and of what was below it then;
-        it is followed by its id, through renames, moves and restores. ``kind`` says what a path means that several
-        families share. With ``follow`` it waits for more, and ends after ``timeout`` seconds without a selected change
-        (None: never). Without it, a step that finds no change until the store's deadline raises DeadlineExceeded. If
-        few changes are selected, or the user sees few, use ``changes_page``: it reads a bounded number and says where
-        to continue.
+        ``kinds`` selects changes of these kinds. ``under`` selects those of one entity and of the entities below it at
+        the time; it follows the entity by its id, through renames, moves and restores. ``kind`` is the kind of the
+        entity at a path that several families share. With ``follow`` the call waits for more changes, and ends after
+        ``timeout`` seconds without a selected change (None: never). Without it, a step that finds no change until the
+        store's deadline raises DeadlineExceeded. If few changes are selected, or the user sees few, use
+        ``changes_page``: it reads a bounded number, and returns where to continue.
 
-        A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and that function gets the error. Raises
-        HistoryGone after a position whose next changes gc has removed: read the tables again. Raises InvalidArgument
-        for a position of another database, and a path that several families share; EntityNotFound, or DropPending, for
-        one that leads to nothing.
+        A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and ``unreadable`` gets the error.
+        Raises HistoryGone after a position whose next changes gc has removed: read the tables again. Raises
+        InvalidArgument for a position of another database, or a path that several families share. Raises EntityNotFound
+        or DropPending for a path at which there is no live entity.
         """
         session = self._session
         boolean(follow, "follow")
@@ -89,43 +89,43 @@ class Timeline(Managers):
         under: Path | Entity | None = None,
         kind: str | None = None,
     ) -> Page[Change]:
-        """Return one page of the change feed; ``next_token`` is a position, for ``after``. None: the end for now.
+        """Return one page of the change feed. ``next_token`` is a position, for ``after``; None: no more at present.
 
-        ``kinds`` selects changes of these kinds; ``under`` selects changes of one entity and of what was below it then,
-        or of everything that was below a path; ``kind`` is as for ``changes``. A selection may have fewer items than
-        ``size``, even none, and a token. Raises as ``changes`` does.
+        ``kinds`` selects changes of these kinds. ``under`` selects changes of an entity and of the entities below it at
+        the time, or of all entities that were below a path; ``kind``: see ``changes``. A page may have fewer items than
+        ``size``, even none, and a token. Raises the errors of ``changes``.
         """
         return timed(self._session, "changes_page", changes_page, self._session, after, size, kinds, under, kind)
 
     def position(self, *, back: int = 0, before: str | None = None) -> str:
-        """Return the position of the newest change; no change whose call has returned lies after it.
+        """Return the position of the newest change; each change whose call has returned is at it or before it.
 
-        All changes up to it are decided. Raises DeadlineExceeded if another transaction in the database keeps one open.
+        All changes up to it are decided. Raises DeadlineExceeded if a transaction in the database stays open too long.
 
-        ``back``: return an earlier position instead, at once. At most ``back`` changes lie between it and ``before``
-        (None: the newest one), and gc has removed none of them. So a reader shows the newest changes first. Raises
-        InvalidArgument; HistoryGone if another server has taken over that may lack ``before``.
+        ``back``: return an earlier position instead, at once. At most ``back`` changes are between it and ``before``
+        (None: the newest change), and gc has removed none of them. So a reader can show the newest changes first.
+        Raises InvalidArgument; HistoryGone if another server has taken over that may lack ``before``.
         """
         if back or before is not None:
             return position.earlier(self._session, back, before)
         return position.newest(self._session)
 
     def at(self, when: str | datetime) -> Past:
-        """Return a read-only view of what was there at a position, or at a time (inclusive).
+        """Return a read-only view of the store at a position, or at a time (inclusive).
 
-        The view has the readers of the store: ``store.at(…).tables.list("lake.c.s")``. A position inside a transaction
-        means before that transaction. Raises HistoryGone if gc has not kept it, InvalidArgument for a position that
-        lies ahead or is of another database, or a time without a time zone.
+        The view has the store's readers: ``store.at(…).tables.list("lake.c.s")``. A position inside a transaction means
+        the state before that transaction. Raises HistoryGone if gc has not kept the state. Raises InvalidArgument for a
+        position that is in the future or of another database, or a time without a time zone.
         """
         return past_at(self._session, position.position_in(self._session, when))
 
     def replica(self, *, at_least: str | None = None, wait: float = 0.5) -> Replica:
-        """Return a read-only view of a replica of ``read_from``: its reads may be old, and say how old.
+        """Return a read-only view of a replica of ``read_from``; its reads may be old, and show how old they are.
 
-        The view has the readers of the store: ``store.replica().tables.load(path)``. Each of its reads shows all
-        changes up to ``view.position``. ``at_least``: a position that it must show. The call waits for a replica that
-        has not come so far, ``wait`` seconds at most; then it reads from the primary. All other reads of the store go
-        to the primary. Raises InvalidArgument without ``read_from``, and for a text that is not a position of this
+        The view has the store's readers: ``store.replica().tables.load(path)``. Each of its reads shows all changes up
+        to ``view.position``. ``at_least``: a position that it must show. The call waits at most ``wait`` seconds for a
+        replica that has reached this position, and otherwise reads from the primary. All other reads of the store use
+        the primary. Raises InvalidArgument without ``read_from``, or for a text that is not a position of this
         database.
         """
         position.check_whole(self._session)
@@ -142,13 +142,13 @@ class Timeline(Managers):
         under: Target | None = None,
         kind: str | None = None,
     ) -> Iterator[Difference]:
-        """Yield what differs between two positions or times (b None: now), in path order, folded for each entity.
+        """Yield the differences between two positions or times (b None: now), in path order, one for each entity.
 
-        It reads all changes between the two. An entity that was made and dropped between them does not differ. With
-        ``under``, only what is, or was, at and below that entity. A path leads where it leads at ``b``; ``kind`` says
-        what it means if several families share it. From a later to an earlier position it shows what going back would
-        do. Raises HistoryGone, EntityNotFound, DropPending, InvalidArgument; DeadlineExceeded if the first difference
-        is not known by the deadline.
+        It reads all changes between the two. An entity that was created and dropped between them has no difference.
+        With ``under``, it yields only differences at and below that entity. A path leads where it leads at ``b``;
+        ``kind`` is the kind of the entity at a path that several families share. If ``a`` is later than ``b``, it
+        yields what going back would change. Raises HistoryGone, EntityNotFound, DropPending, InvalidArgument;
+        DeadlineExceeded if it does not find the first difference by the deadline.
         """
         from metastore.past.diff import differences, scope_at  # noqa: PLC0415  (a process imports only what it uses)
 
@@ -168,15 +168,15 @@ class Timeline(Managers):
         lease: Fencing | None = None,
         reason: str | None = None,
     ) -> list[Difference]:
-        """Make an entity, and all below it, what it was at a position or time; return what changes.
+        """Restore an entity, and all entities below it, to a position or time; return the differences.
 
         The entity keeps its present name and place. Entities that were dropped or moved out come back, with their ids;
-        new ones are dropped; tags, owners and grants are what they were. Up to 10,000 differences are one commit. More
-        are commits of 2,000 steps: if one of these fails, those before it stay, and the same call does the rest.
-        ``dry_run``: nothing is written. ``kind`` says what a path means that several families share. Raises
-        HistoryGone; EntityNotFound if it was not there then; InvalidArgument for what cannot come back;
-        EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen; LeaseLost if the holder has
-        lost the ``lease``. ``reason``: why, for history and feed.
+        new entities are dropped; tags, owners and grants become what they were. Up to 10,000 differences are one
+        commit. More differences take commits of 2,000 steps: if one fails, the earlier ones stay, and the same call
+        does the rest. ``dry_run``: nothing is written. ``kind`` is the kind of the entity at a path that several
+        families share. Raises HistoryGone; EntityNotFound if the entity did not exist then; InvalidArgument for an
+        entity that cannot come back; EntityAlreadyExists if another entity has an old name; DropPending, ScopeFrozen;
+        LeaseLost if the ``lease`` is lost. ``reason``: why, for history and feed.
         """
         from metastore.past.revert import revert  # noqa: PLC0415  (a process imports only what it uses)
 
@@ -184,10 +184,10 @@ class Timeline(Managers):
         return revert(self._session, target, kind, at, Call(lease=lease, reason=reason), dry_run=dry_run)
 
     def pin(self, name: str, *, at: str | datetime | None = None, expires: float | None = None) -> Pin:
-        """Give a position (None: the newest) a name, so that gc keeps its past until ``unpin``.
+        """Name a position (None: the newest), so that gc keeps its past until ``unpin``.
 
-        ``expires``: after how many seconds gc may remove the pin; None: never. Raises EntityAlreadyExists if the name
-        is taken, HistoryGone, InvalidArgument; OutcomeUnknown if it is unknown whether the pin was made.
+        ``expires``: the seconds after which gc may remove the pin; None: never. Raises EntityAlreadyExists if the name
+        is taken, HistoryGone, InvalidArgument; OutcomeUnknown if the answer was lost, so that the pin may exist.
         """
         return add_pin(self._session, name, None if at is None else position.position_in(self._session, at), expires)
 
@@ -196,12 +196,12 @@ class Timeline(Managers):
         return all_pins(self._session)
 
     def unpin(self, name: str) -> bool:
-        """Remove a pin; False: there is none. Raises OutcomeUnknown if it is unknown whether it was removed."""
+        """Remove a pin; False: no such pin exists. Raises OutcomeUnknown if the answer was lost."""
         position.check_whole(self._session)
         return self._session.backend.readers.unpin(clean_name(name))
 
     def outcome(self, operation_id: UUID | str) -> Outcome:
-        """Return what became of an operation. It changes nothing: to settle an operation, repeat its call with its id.
+        """Return the outcome of an operation. It changes nothing: to settle an operation, repeat its call with its id.
 
         Raises InvalidArgument if ``operation_id`` is not an operation id.
         """
@@ -209,7 +209,7 @@ class Timeline(Managers):
         return outcome_of(with_origin(backend.steps(clean_operation_id(operation_id)), backend), backend.origin)
 
     def losses(self, limit: int = 50) -> list[Loss]:
-        """Return who lost to whom in this process lately, the newest first; at most 100 losses are kept.
+        """Return the latest losses of this process, each with the winner, newest first; at most 100 losses are kept.
 
         The winner is read from the history of the entity, if the history shows it.
         """

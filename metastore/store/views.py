@@ -1,4 +1,4 @@
-"""Views of a store, for one request or for one user."""
+"""Views of a store for one request or for one user."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class UserStore(BoundStore):
             raise self._refused("ask for the rights of others")
         chain, word = entity_of(self._session, on, kind).record.chain, known_privilege(privilege)
         decided = self._access.decision(chain, word)
-        # ``user`` may be the user of this name in only one metalake, or in another one than this view's
+        # ``user`` may mean the user of this name in one metalake only, or in another metalake than this view's
         if decided and asked != mine:
             return Access(self._access.backend, asked).decision(chain, word)
         return decided
@@ -90,7 +90,7 @@ class UserStore(BoundStore):
         """
         entity = entity_of(self._session, target, kind)
         self._access.require(entity.record.chain, Want(entity.id, "reveal"))
-        return reveal(self._session, entity, key, expected)  # the entity as read before the check
+        return reveal(self._session, entity, key, expected)  # the entity as it was before the check
 
     def export_to(self, to: FileOrName, target: Target | None = None, **options: Any) -> Exported:
         """Export an entity that the user owns. Raises PermissionDenied for any other, and for the whole database."""
@@ -106,7 +106,7 @@ class UserStore(BoundStore):
             rests = self._access.require(entity.record.chain, Want(entity.id, "own"))
             try:
                 return calls.export_to(session, to, entity, **settings, rests=rests.pairs)
-            except calls.RightsChanged:  # another operation changed evidence of the right
+            except calls.RightsChanged:  # another operation has changed evidence of the right
                 continue
 
     def outcome(self, operation_id: UUID | str) -> Outcome:

@@ -1,1 +1,1 @@
-"""Several operations as one commit, and a schema for one process alone."""
+"""Several operations as one commit, and a schema that one process writes alone."""

@@ -1,4 +1,4 @@
-"""The part of one function's runs in the chain of an entity: see :mod:`metastore.combine.chain`."""
+"""The part that one function's runs have in the chain of an entity: see :mod:`metastore.combine.chain`."""
 
 from __future__ import annotations
 
@@ -18,36 +18,35 @@ from metastore.port.records import Lookup, Pending, Record
 from metastore.port.writes import Result, Update
 
 _MOST_LOST: Final = 2
-"""How many chains a function may lose before it waits in line by itself."""
+"""How many chains a function may lose before it waits in line alone."""
 _UNFIT: Final = 1.0
 """How long a function goes alone after it has cut a chain (seconds)."""
 
 
 def code_of(function: Any) -> object:
-    """Return the identity of a function; for a partial, its parts: the function of a task is passed as an argument."""
+    """Return the identity of a function. For a partial, return those of its parts: a task's function is an argument."""
     kind = type(function)
     if kind is partial:
         return (code_of(function.func), *[code_of(part) for part in function.args])
     if kind is MethodType:
         return code_of(function.__func__)
-    # the type is tested, because an argument's own attributes may be computed when they are read, and may have any
-    # value
+    # look only at the type: reading an argument's own attributes may run code, and return any value
     return function.__code__ if hasattr(kind, "__code__") else kind
 
 
 class InChain:
-    """See the module. ``function``: the identity of the function; None: it takes part in no chain."""
+    """One function's runs in a chain. ``function``: its identity; None: it takes part in no chain."""
 
     def __init__(self, session: Session, function: object | None) -> None:
         self._session, self._function = session, function
         self.runner: Final = session.clock.runner()
-        """The thread, or the task, of the function. Another one may make its first read."""
+        """The thread or task of the function. Another thread or task may make its first read."""
         self._chain: Chain | None = None
         self._seat: Seat | None = None
         self._seen: Pending | None = None
         self._lost = 0
         self._outdated: Record | None = None
-        """The state that the last chain left, before a leading run goes alone."""
+        """The state that the last chain left, for a leading run that commits alone."""
 
     @property
     def leads(self) -> bool:
@@ -55,10 +54,10 @@ class InChain:
         return self._seat is not None and self._seat.term is not None
 
     def enter(self, ids: tuple[int, ...], ends: float) -> bool:
-        """Wait for the run's part in the chain. False: it needs a turn among the processes, and a ticket for that."""
+        """Wait for the run's part in the chain. False: the run needs a ticket, and its turn among the processes."""
         self._seen = None
         if self._seat is not None and self._chain is not None:
-            self._seat.base = None  # it continues to lead, after a run that lost on this state
+            self._seat.base = None  # the run lost on this state; the function still leads
             self._chain.wait_in_line()
             return False
         if self._function is None or len(ids) != 1 or self._lost >= _MOST_LOST:
@@ -71,7 +70,7 @@ class InChain:
         if seat is None:
             return False
         if seat.term is not None and self._is_kept_out(chain):
-            self.leave()  # a run of the function has cut the chain meanwhile: they need not lead one by one
+            self.leave()  # a run of the function has cut the chain meanwhile: the others need not lead one by one
             return False
         if seat.term is not None:
             seat.base = chain.kept()
@@ -90,7 +89,7 @@ class InChain:
             self._seen, self._seat.base = seen, seen.known.record
 
     def show(self, lookup: Lookup) -> dict[Lookup, Record]:
-        """Return the state on which the run goes, if a path leads there."""
+        """Return the state that the run sees, if a path leads to its entity."""
         base = None if self._seat is None else self._seat.base
         if base is None or self._seen is not None:
             return {}
@@ -98,7 +97,7 @@ class InChain:
         return {lookup: base} if same and leads_to(format_path(lookup.names), base.chain) else {}
 
     def send(self, commit: Commit, ticket: OwnTicket | None, looked_back: bool) -> CommitOutcome | None:
-        """Commit with the others of the chain; None: the run goes alone, as if there were no chain.
+        """Commit with the others of the chain; None: the run goes alone, as without a chain.
 
         ``looked_back``: the function has read the history of an entity.
         """
@@ -110,7 +109,7 @@ class InChain:
             told = self._told(chain, seat, (commit if commit.writes else "value") if simple else "cut", looked_back)
             if told != SETTLED:
                 return self._counted(told)
-            # a function without a write is done; one that cut the chain commits alone, on what is committed now
+            # a function without a write is done; one that cut the chain goes alone, on the committed state
             return None if not simple or seat.link.cuts else Committed(())
         if simple and seat.base is not None and commit.writes and not self._is_slow(chain):
             answer = chain.lead(seat, commit, seat.base, self._seen, ticket)
@@ -131,14 +130,14 @@ class InChain:
             chain.keep(after._replace(modified_by=commit.principal), commit.run)
 
     def _told(self, chain: Chain, seat: Seat, end: End, looked_back: bool) -> Answer:
-        """End the turn of a run that follows, and wait for the answer."""
+        """End the turn of a run that follows, and wait for its answer."""
         in_time = seat.link.end("cut" if looked_back else end)
         if seat.link.cuts:
-            self._lost += 1  # alters may be committed behind it, so that its own commit is lost
+            self._lost += 1  # alters may be committed after it, so that its own commit is lost
             self._keep_out(chain, late=not in_time)
         try:
             answer = chain.answer(seat)
-            # the history that it has read lacks the steps before its own, even if they are committed now
+            # the history that the run has read lacks the earlier steps of its chain, even if they are committed now
             return Conflicted("self") if looked_back and answer == SETTLED else answer
         finally:
             self.leave()
@@ -157,16 +156,16 @@ class InChain:
         return (chain.unfit.get(self._function) or 0.0) > self._session.clock.monotonic()
 
     def _keep_out(self, chain: Chain, *, late: bool) -> None:
-        """Let all runs of the function go alone for a while; after a late run, only if one was late before.
+        """Let all runs of the function go alone for a while; after a late run, only if an earlier one was late.
 
-        A thread may have had no processor for so long, and many callers may run this function.
+        One late run may have had no processor, and many callers may run this function.
         """
         now, before = self._session.clock.monotonic(), chain.unfit.get(self._function)
         forgiven = late and (before is None or before < now - _UNFIT)
         chain.unfit.set(self._function, now if forgiven else now + _UNFIT)
 
     def ended(self) -> None:
-        """Note that a run is over: a leading run keeps its place for the next run."""
+        """Note that a run is over. The function of a leading run keeps its place for the next run."""
         if self._seat is not None and self._seat.term is None:
             self.leave()
 

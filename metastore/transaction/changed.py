@@ -1,4 +1,4 @@
-"""Find which entity has changed since a transaction read it, for the error that names it."""
+"""Find the entity that has changed since a transaction read it, for the error that names it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metastore.port.records import path_of
 
 
 class Changed(NamedTuple):
-    """An entity that has changed: the versions, if they are known, and who changed it."""
+    """A changed entity: its versions, if they are known, and who changed it."""
 
     path: str
     expected: int | None
@@ -24,10 +24,10 @@ class Changed(NamedTuple):
 def changed(
     backend: Reads, expected: Mapping[int, int], guards: Mapping[int, int], name_of: Callable[[int], str]
 ) -> Changed | None:
-    """Return the first entity that lost its ``expected`` version, or the first scope whose guard has changed.
+    """Return the first entity that lost its ``expected`` version, or the first scope whose guard changed.
 
-    Both are given by id. ``name_of`` returns the name of an entity that was purged meanwhile. None: nothing differs, or
-    what had changed is again as it was read.
+    Both mappings are by id. ``name_of`` returns the name of an entity that was purged meanwhile. None: nothing differs
+    now, perhaps because a change was undone.
     """
     for (entity_id, version), known in zip(expected.items(), backend.by_id(list(expected)), strict=True):
         if known is None:

@@ -1,4 +1,4 @@
-"""The entities that a transaction has written, as they are now."""
+"""The entities that a transaction has written, in their present state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Name = tuple[int, str, str]
 
 
 class Drafts(dict[int, Draft]):
-    """Drafts by id, with indexes by parent and by name. After a draft changes, its owner sets it again."""
+    """Drafts by id, with indexes by parent and by name. Code that changes a draft must set it again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,10 +55,10 @@ class Drafts(dict[int, Draft]):
         return draft is not None and draft.new
 
     def below(self, parent_id: int, state: int = LIVE) -> Iterator[Draft]:
-        """Yield the drafts directly below a parent, in this state."""
+        """Yield the drafts directly below a parent that are in this state."""
         return (d for d in self._below.get(parent_id, {}).values() if d.state == state)
 
     def at(self, parent_id: int, family: str, key: str, state: int = LIVE, kind: str | None = None) -> Draft | None:
-        """Return the draft of this name, and kind if one is given; of several, the one written last."""
+        """Return the draft with this name, and with ``kind`` if it is given; of several, the one written last."""
         named = reversed(self._named.get((parent_id, family, key), {}).values())
         return next((d for d in named if d.state == state and kind in (None, d.node.kind)), None)

@@ -1,7 +1,6 @@
-"""The entities that a transaction sees: those of the database, with its drafts over them.
+"""The entities that a transaction sees: its drafts, and those of the database without drafts.
 
-Rows that are read from the database are kept and noted, so that a second read shows the same, and the commit validates
-them.
+Rows read from the database are kept and noted: a second read returns the same, and the commit validates them.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ Meet = Callable[[Sequence[Lookup], Sequence[int]], dict[Lookup, Record]]
 
 
 class EntityOverlay:
-    """Paths and ids, followed over the database and the drafts.
+    """Follow paths and find ids in the drafts and the database.
 
-    ``meet`` is called once, before the first read, with the keys that this read will use; it returns the rows that it
-    has read.
+    ``meet`` is called once, before the first read, with the keys that this read uses. It returns the rows that it has
+    read.
     """
 
     def __init__(self, base: Reads, reads: ReadSet, drafts: Drafts, meet: Meet | None) -> None:
@@ -37,12 +36,12 @@ class EntityOverlay:
         self._written: dict[int, list[int]] = {}
 
     def addresses(self) -> dict[Lookup, int]:
-        """Return the followed paths from the root, and the entity to which each led."""
+        """Return the paths that were followed from the root, each with the entity to which it led."""
         paths = self._paths.items()
         return {w: one.record.chain[-1].id for w, one in paths if one.record is not None and w.start is ROOT}
 
     def catalogs(self) -> Iterator[Record]:
-        """Yield the catalogs that were read and that the transaction does not change, with their paths."""
+        """Yield the catalogs that the transaction has read and does not change, with their paths."""
         for record, state in self._records.values():
             match record.chain:
                 case (metalake, catalog) if catalog.kind == "catalog" and state == LIVE:
@@ -51,11 +50,11 @@ class EntityOverlay:
                         yield record
 
     def name(self, entity_id: int) -> str:
-        """Return the name of an entity of the database that was met."""
+        """Return the name of an entity that was read from the database."""
         return self._nodes[entity_id][0].name
 
     def written_below(self, parent_id: int) -> Sequence[int]:
-        """Return the ids of the children that the database has and the transaction wrote."""
+        """Return the ids of those children in the database that the transaction wrote."""
         return self._written.get(parent_id, ())
 
     def draft(self, entity_id: int) -> Draft:
@@ -78,14 +77,14 @@ class EntityOverlay:
         return [self._resolve(lookup) for lookup in lookups]
 
     def child(self, parent_id: int, family: str, key: str) -> Node | None:
-        """Return the child of a parent that has been met."""
+        """Return a child of a parent that was read."""
         node, _ = self._nodes.get(parent_id, (ROOT, ROOT_ID))
         draft = self._drafts.get(parent_id)
         (resolved,) = self.resolve([Lookup((family,), (key,), draft.node if draft else node)])
         return resolved.nodes[0] if resolved.nodes else None
 
     def _begin(self, lookups: Sequence[Lookup], ids: Sequence[int]) -> None:
-        """Tell ``meet`` the keys of the first read, before it."""
+        """Give ``meet`` the keys of the first read, before it."""
         meet, self._meet = self._meet, None
         for lookup, record in {} if meet is None else meet(lookups, ids).items():
             self._keep(lookup, Resolved(record.chain, record))
@@ -100,7 +99,7 @@ class EntityOverlay:
             if draft is None and there is None and not in_step:
                 there = self._base_child(parent, family, name)
             if there is not None and Absent(parent.id, family, key) in self._reads.absent:
-                # created since the transaction looked: the commit will conflict; until then the block sees no change
+                # created after the first look: the commit will conflict; until then the block must see no change
                 there = None
             if draft is not None:
                 in_step = in_step and there is not None and there.id == draft.node.id
@@ -144,11 +143,11 @@ class EntityOverlay:
                 last = known.record.chain[-1]
                 self._records[last.id] = known.record, known.state
                 if not known.live and known.state == LIVE:
-                    self.by_id([n.id for n in known.record.chain[:-1]])  # read to learn which ancestor is not live
+                    self.by_id([n.id for n in known.record.chain[:-1]])  # find out which ancestor is not live
         return [self._known(i) for i in ids]
 
     def state(self, entity_id: int) -> int:
-        """Return the state of an entity that has been met."""
+        """Return the state of an entity that was read."""
         draft = self._drafts.get(entity_id)
         if draft is not None:
             return draft.state
@@ -188,12 +187,12 @@ class EntityOverlay:
             self._reads.guards.setdefault(entity_id, scope_version)
 
     def note_root(self, parent_id: int) -> None:
-        """Note the guard of the root if the root is the parent, because no path leads through it."""
+        """Note the guard of the root if the root is the parent, because no path notes it."""
         if parent_id == ROOT_ID:
             self.note_guard(ROOT_ID, ROOT.scope_version)
 
     def note_child(self, node: Node, parent_id: int) -> None:
-        """Note the place of a listed child; its guard is noted when the child is used."""
+        """Note the place of a listed child. Its guard is noted when the child is used."""
         self._nodes.setdefault(node.id, (node, parent_id))
 
     def _keep(self, lookup: Lookup, resolved: Resolved) -> None:

@@ -1,13 +1,12 @@
-"""Freeze a schema: no other operation writes it for a while, without a lock and without a database transaction.
+"""Freeze a schema: for a while no other operation writes it, without a lock or a database transaction.
 
-``with store.schemas.exclusive(path) as tx:`` bumps the schema's scope version and marks it, in one update. That waits
-for the writers in flight below it and keeps later ones out: they retry until their deadline and then get ScopeFrozen.
-The writes of the block are one commit, which requires the mark and removes it. A holder that dies blocks no writer
-beyond its ttl. After each freeze, other operations have their turn for as long as the freeze took, at least 50 ms and
-at most 5 s.
+``with store.schemas.exclusive(path) as tx:`` bumps the schema's scope version and marks it, in one update. This waits
+for the writers in flight below the schema, and keeps later ones out: they retry until their deadline and then get
+ScopeFrozen. The writes of the block are one commit, which requires the mark and removes it. A holder that dies blocks
+writers for at most its ttl. After each freeze, the others have their turn as long as the freeze took, at least 50 ms
+and at most 5 s.
 
-A freeze does not keep out writers of the schema's ancestors: the holder's commit then fails, and
-names the ancestor.
+Writers of the schema's ancestors are not kept out: if one commits, the holder's commit fails, and names the ancestor.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ from metastore.retry.runner import Conflict, run
 from metastore.transaction.transaction import Transaction, effort_of
 
 _MOST_OF_A_USER: Final = 60.0
-"""How long a user's freeze keeps others out at most (seconds)."""
+"""How long a user's freeze may keep others out (seconds)."""
 
 
 class FreezableSchemas(Schemas):
-    """The manager of a store's schemas, which can freeze one."""
+    """The manager of a store's schemas; it can also freeze a schema."""
 
     _session: Session
 
@@ -56,14 +55,14 @@ class FreezableSchemas(Schemas):
     ) -> Freeze:
         """Freeze a schema: ``with store.schemas.exclusive("lake.c.s") as tx: …`` is one commit.
 
-        No other operation writes the schema or anything below it meanwhile. ``ttl``: how long the freeze lasts at most,
+        Meanwhile no other operation writes the schema or anything below it. ``ttl``: how long the freeze lasts at most;
         ``timeout``: how long to wait for it (both in seconds). A user's ``ttl`` is at most 60, because nobody can break
         a freeze.
 
-        At the beginning it raises ScopeFrozen if another operation kept the schema until the timeout (call again),
-        EntityNotFound, NotInUse. At the end it raises VersionConflict if the ttl has passed, or an ancestor was
-        renamed, moved, dropped or disabled meanwhile (run the block again), and LeaseLost if the ``lease`` is lost. In
-        these cases nothing of the block is written.
+        At the beginning it raises EntityNotFound, NotInUse, or ScopeFrozen if another operation kept the schema until
+        the timeout (call again). At the end it raises LeaseLost if the ``lease`` is lost, or VersionConflict if the ttl
+        has passed, or an ancestor was renamed, moved, dropped or disabled (run the block again). After an error at the
+        end, nothing of the block is written.
         """
         ttl = positive_seconds(ttl, "a ttl")
         if self._session.access is not None and ttl > _MOST_OF_A_USER:
@@ -74,7 +73,7 @@ class FreezableSchemas(Schemas):
 
 
 class Freeze(Transaction):
-    """A transaction with one scope for itself. Raises ScopeFrozen, EntityNotFound when it begins."""
+    """A transaction that has one scope for itself. Raises ScopeFrozen or EntityNotFound when it begins."""
 
     def __init__(self, session: Session, call: Call, find: Callable[[View], Record], what: str, ttl: float) -> None:
         super().__init__(session, call)
@@ -103,9 +102,9 @@ class Freeze(Transaction):
         assert self._mark.held is not None
         access = self._outer.access
         if access is not None:
-            access.noted = Scopes()  # drop the rights that were read before the freeze raised the scope version
+            access.noted = Scopes()  # forget the rights read before the freeze raised the scope version
         self._overlay.require(self._mark.held, scope_version)
-        for guard in self._above:  # the commit validates it even if the block does not read it
+        for guard in self._above:  # the commit validates these guards even if the block reads nothing
             self._overlay.require(guard.id, guard.scope_version)
         return super().__enter__()
 
@@ -117,7 +116,7 @@ class Freeze(Transaction):
         if self._outer.access is not None:
             self._outer.access.require(record.chain, Want(own.id, "own"))
         if self._mark.held not in (None, own.id):
-            self._release(GRACE)  # the path led to another entity before
+            self._release(GRACE)  # the path had led to another entity
         self._scope = record.path
         try:
             outcome = self._take(parents, own)
@@ -133,12 +132,12 @@ class Freeze(Transaction):
 
     def _take(self, parents: tuple[Node, ...], own: Node) -> CommitOutcome:
         backend = self._outer.backend
-        # the first mark waits for no writer in flight; after it, no stream of writers keeps the second mark waiting
+        # the first mark does not wait for writers in flight; after it, new writers cannot keep the second mark waiting
         lost, self._mark.held = self._mark.held, own.id  # from now on a mark may exist
         outcome = backend.mark(Mark(self._id, own.id, min(self._ttl, MARK_TTL)))
         if not isinstance(outcome, Committed):
             if isinstance(outcome, Conflicted):
-                # refused: there is no mark to remove, unless an earlier one, whose answer was lost, lands late
+                # refused, so there is no mark to remove, except an earlier one that may land late
                 self._mark.held = lost
             return outcome
         self._above = guards_of(parents)
@@ -150,13 +149,13 @@ class Freeze(Transaction):
         try:
             super().__exit__(kind, error, trace)
         finally:
-            # after an error of the block the removal may take a whole deadline, otherwise only GRACE
+            # after an error of the block, the removal may take a whole deadline; otherwise only GRACE
             failed = kind is not None and issubclass(kind, Exception)
             self._release(self._outer.policy_of(self._call).deadline if failed else GRACE)
 
     def _release(self, seconds: float) -> None:
-        """Remove the mark if no commit did, within this many seconds."""
+        """Remove the mark within this many seconds, if no commit removed it."""
         if self._is_inherited:
             return
-        with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # the mark ends with its ttl
+        with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # otherwise its ttl ends it
             self._mark.remove()

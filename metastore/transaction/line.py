@@ -1,8 +1,8 @@
-"""The place in line of one function's runs, and the information that a lost run leaves for the next one.
+"""The place in line of one function's runs, and the information that a lost run leaves to the next one.
 
-The first run is optimistic. A run that lost takes a ticket for each entity that it read or wrote; so does a first run
-that meets an entity which is known to be hot. A ticket cannot wait for absent names and listings, because they have no
-row: their scope is marked instead, so that others step aside.
+The first run is optimistic. A run that lost takes a ticket for each entity that it read or wrote. A first run does so
+too if it meets an entity that is known to be hot. Absent names and listings have no row for a ticket: instead their
+scope is marked, so that others step aside.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from metastore.transaction.chained import InChain
 from metastore.transaction.turns import Door, door_at
 
 _MOST = 256
-"""With more entities, a run takes tickets only for those on which it lost.
+"""If a run uses more entities, it takes tickets only for those on which it lost.
 
-With tickets for all, its commit would block the others for too long.
+Tickets for all would block the others too long.
 """
 _BARRED = 1.0
-"""How long a scope stays marked at least, if the owner of the mark has died (seconds)."""
+"""How long a scope at least stays marked if the mark's owner dies (seconds)."""
 _LONGEST_BAR = 5.0
 """How long a scope stays marked at most (seconds)."""
 _FRESH = 0.005
-"""After a longer run, the transaction looks again for changes that others have announced (seconds)."""
+"""After a longer run, the transaction looks for newly announced changes again (seconds)."""
 
 
 class InLine:
@@ -49,9 +49,9 @@ class InLine:
     def __init__(self, session: Session, ends: float, chained: InChain | None = None) -> None:
         self._session = session
         self.chained = InChain(session, None) if chained is None else chained
-        """The part of the runs in a chain; None: they take part in no chain."""
+        """The function's part in a chain; None: it takes part in none."""
         self._around = cast("InLine | None", running.get())
-        """The place of the function that has called this one, or has begun this task."""
+        """The place of the function that has called this one, or that has begun this task."""
         self._has_ended = False
         self._mark: OwnMark | None = None
         """The mark of this run."""
@@ -62,36 +62,35 @@ class InLine:
         self._seen: Seen = {}
         self._read_at = 0.0
         self._began_with: dict[int, Pending] = {}
-        """The entities as the look that found this operation's turn showed them; each is used once, for its first
-        read."""
+        """The entities as read when this operation's turn began. Each is used once, for its first read."""
         self._door: Door | None = None
         self._inside: Door | None = None
-        """Where the runs inside of the function, which go on its ticket, wait for each other."""
+        """The door at which the runs inside of the function, which use its ticket, wait for each other."""
         self._ticket: OwnTicket | None = None
         self._at: tuple[int, ...] = ()
         self._term = Term()
 
     def enter(self, mark: OwnMark) -> None:
-        """Wait for the turn of the next run. ``mark``: that of the scope that the run bars at its first read."""
+        """Wait for the turn of the next run. ``mark``: for the scope that the run bars at its first read."""
         self._seen, self._began_with, self._mark = {}, {}, mark
         if self._ids:
             self._take()
 
     def _bar(self) -> None:
-        """Mark the scope in which the run before has lost: not before the first read, so that calls inside may come."""
+        """Mark the scope in which the last run lost: only at the first read, so that calls inside can pass before."""
         if self._barred is not None and self._mark is not None:
             self._mark.put(self._barred, min(max(_BARRED, 4 * self._run), _LONGEST_BAR))
 
     def _take(self) -> None:
-        """Wait for the turn on all entities that are known: first in the process, then among the processes."""
+        """Wait for the turn on all known entities: first inside the process, then among the processes."""
         ids = tuple(sorted(self._ids))
         if self._lent is not None:
-            self._join()  # in line, it would wait for a function around it, which waits for it
+            self._join()  # in line it would wait for a function around it, which waits for it
             return
         if self._outer is not None:
             self._outer.give_way(self._session.backend, ids)
         if self._at != ids:
-            # a transaction that needs more entities gives its tickets up first: each wait is for an older ticket
+            # a transaction that needs more entities first gives up its tickets: each wait must be for an older ticket
             self.leave()
         self._at = ids
         if self._door is None and self.chained.enter(ids, self._ends):
@@ -106,17 +105,17 @@ class InLine:
             self._door.begin()
 
     def _enter(self, door: Door) -> bool:
-        """Wait for other threads; True: the turn of the thread before continues. A run inside of a run passes them."""
+        """Wait for other threads; True: the run continues the last thread's turn. A run inside one does not wait."""
         term = door.enter(self._ends, self.chained.runner)
         if term is None:
             return False
-        self._door, self._term = door, term  # assigned first: an interrupt or a cancellation may come at the next line
+        self._door, self._term = door, term  # at once, because an interrupt may come before the next line
         self._ticket = door.follow()
         return self._ticket is not None
 
     @property
     def ticket(self) -> OwnTicket | None:
-        """The ticket on which the run goes: its own, or that of a function around this one; None: no ticket."""
+        """The ticket that the run uses: its own, or that of a function around this one; None: no ticket."""
         return self._lent if self._own is None else self._own
 
     @property
@@ -125,9 +124,9 @@ class InLine:
 
     @property
     def _lent(self) -> OwnTicket | None:
-        """The ticket for these entities of a function around this one, in the same database.
+        """The ticket for these entities, in the same database, of a function around this one.
 
-        The functions between the two may have none, or one for other entities.
+        Functions between the two may have no ticket, or one for other entities.
         """
         return next((one._own for one in self._outwards() if one._lends_to(self)), None)  # noqa: SLF001
 
@@ -160,23 +159,23 @@ class InLine:
 
     @property
     def _joined(self) -> bool:
-        """Whether it is at the door of a function around it."""
+        """Whether the run waits at the door of a function around it."""
         return self._door is not None and self._own is None
 
     def _join(self) -> None:
         """Wait for the other runs inside of the same function.
 
-        The functions around it then read again what this run changes.
+        The functions around the run then read again what it changes.
         """
         if self._door is None:
-            # a function in between that has joined keeps its place until it ends: runs inside of it wait for each other
+            # a joined function in between keeps its place until it ends: runs inside of it wait for each other
             place = next(one for one in self._outwards() if one._lends_to(self) or one._joined)  # noqa: SLF001
             place._inside = place._inside or Door(self._session.clock)  # noqa: SLF001  (the same class)
             self._enter(place._inside)  # noqa: SLF001  (the same class)
 
     @contextmanager
     def lending(self) -> Iterator[None]:
-        """Let the runs and calls that begin in this block go on the ticket of this function."""
+        """Let the runs and calls that begin in this block use the ticket of this function."""
         running.set(self)
         try:
             yield
@@ -227,11 +226,11 @@ class InLine:
             self.over()
 
     def over(self) -> None:
-        """Leave the line: the last run is over."""
+        """Leave the line after the last run."""
         try:
             self.leave()
         finally:
-            # a task may keep this place after its end, and must not keep alive the ended places around it
+            # a task may keep this place after its end; it must not keep the ended places around it in memory
             self._around, self._has_ended = self._outer, True
 
     def leaves(self, ticket: OwnTicket) -> tuple[int, ...]:
@@ -243,9 +242,9 @@ class InLine:
         return () if goes_on or ticket is not self._ticket or not ticket.is_short else ticket.ids
 
     def meet(self, lookups: Sequence[Lookup], ids: Sequence[int]) -> dict[Lookup, Record]:
-        """Take a ticket before the first read of a run, if the entity is known to be hot; bar the scope.
+        """Before a run's first read, take a ticket if the entity is known to be hot, and bar the scope.
 
-        Return the entities with which the turn began, by the path that led there.
+        Return the entities that were read when the turn began, by the path that led to each.
         """
         hot = self._session.hot
         if not self._ids and self._barred is None:
@@ -263,7 +262,7 @@ class InLine:
         return shown or self._begun(lookups[0], hot.find(None, _address(lookups[0])))
 
     def _begun(self, lookup: Lookup, entity_id: int | None) -> dict[Lookup, Record]:
-        """Read an entity and its intents in one snapshot, if the path leads to it still."""
+        """Read an entity and its intents in one snapshot, if the path still leads to it."""
         if self.ticket is None or entity_id is None or entity_id not in self.ticket.ids:
             return {}
         read_at, seen = self._read_at, self._began_with.pop(entity_id, None)
@@ -281,11 +280,11 @@ class InLine:
 
     @property
     def seen(self) -> Seen:
-        """The entities with which the turn began; {}: it began too long ago, and others have announced more."""
+        """The entities read when the turn began; {}: this is too long ago, so others may have announced more."""
         return self._seen if self._session.clock.monotonic() - self._read_at < _FRESH else {}
 
     def lost(self, commit: Commit, cause: str, addresses: dict[Lookup, int], lost_on: int | None = None) -> bool:
-        """Note the cause of a lost run; True: the next run is in line. ``lost_on``: the entity that had changed."""
+        """Note why a run lost; True: the next run is in line. ``lost_on``: the entity that changed."""
         if cause not in ("self", "read", "pending", "ticket"):
             return False
         lent = self._lent
@@ -296,16 +295,16 @@ class InLine:
         ids = {w.id for w in commit.writes if isinstance(w, Update)}
         ids |= {r.id for r in commit.reads if isinstance(r, Expect) and not r.owned}
         if len(ids | self._ids) > _MOST:
-            ids &= {lost_on}  # each loss adds an entity on which others write
+            ids &= {lost_on}  # each loss adds one entity that others write
         if len(ids | self._ids) <= _MOST:
             self._ids |= ids
         if cause == "ticket" and lent is not None and lent is self._lent:
-            lent.number = None  # it is the oldest, and refused: it did not move for long, and others removed it
+            lent.number = None  # the oldest, but refused: others removed it, because it did not move for long
         self.note(self._ids, addresses)
         return bool(self._ids) or self._barred is not None
 
     def note(self, ids: set[int], addresses: dict[Lookup, int]) -> None:
-        """Note that entities are hot, and the paths that led to them."""
+        """Note that entities are hot, with the paths that led to them."""
         for entity_id in ids:
             self._session.hot.note(entity_id)
         for lookup, entity_id in addresses.items():
@@ -317,7 +316,7 @@ class InLine:
         self._run = seconds
 
     def leave(self) -> None:
-        """Leave the line: the runs are over, or an operation with a mark goes first."""
+        """Leave the line: the runs are over, or an operation with a mark must go first."""
         door, self._door, ticket, self._ticket = self._door, None, self._ticket, None
         with cleaning(self._session.clock.monotonic() + GRACE):
             try:
@@ -335,9 +334,9 @@ class InLine:
         if outcome is not None and ticket is not None:
             self._ticket = None
             with cleaning(self._session.clock.monotonic() + GRACE):
-                ticket.leave()  # the next run waits for another turn, if this one was lost
+                ticket.leave()  # if this run is lost, the next one needs another turn
         return outcome
 
 
 def _address(lookup: Lookup) -> tuple[str, tuple[str, ...]]:
-    return lookup.families[-1], lookup.names  # the kind and the path, if the family has the name of one kind
+    return lookup.families[-1], lookup.names  # the kind and path, if only one kind is in the family of this name

@@ -1,4 +1,4 @@
-"""The listings that a transaction sees: those of the database, with its drafts over them."""
+"""The listings that a transaction sees: its drafts, and the database's listings without the entities in them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PAGE = 1000
 
 
 class ListingOverlay:
-    """The children of parents, and whether a parent has any. The database's listing is read whole, and noted.
+    """The children of parents, and whether a parent has any. A database listing is read completely, and noted.
 
-    A listing is merged once, and again after the next write: all pages of one loop come from one listing.
+    A listing is merged once, and again after each write: all pages of one loop come from one listing.
     """
 
     def __init__(self, base: Reads, reads: ReadSet, drafts: Drafts, entities: EntityOverlay) -> None:
@@ -29,7 +29,7 @@ class ListingOverlay:
         self._merged: dict[tuple[int, str, str, int], list[Child]] = {}
 
     def forget(self) -> None:
-        """Forget the merged listings, because an entity was written."""
+        """Forget the merged listings, because the transaction wrote an entity."""
         self._merged.clear()
 
     def children(
@@ -47,7 +47,7 @@ class ListingOverlay:
         return RowPage(True, [(c.key, c.node.name) for c in listing[start : start + limit]])
 
     def has_children(self, entity_id: int, besides: Sequence[int]) -> bool:
-        """Return whether an entity has live children other than some."""
+        """Return whether an entity has live children other than ``besides``."""
         if any(self._drafts.below(entity_id)):
             return True
         if self._drafts.is_new(entity_id):
@@ -81,7 +81,7 @@ class ListingOverlay:
         return self._merged[which]
 
     def _there(self, parent_id: int, kind: str, family: str, state: int) -> list[Child]:
-        """Return the database's whole listing, and note it."""
+        """Return the whole listing from the database, and note it."""
 
         def read(after: tuple[str, int]) -> list[Child]:
             return self._base.children(parent_id, kind, family, state, after, _PAGE, ()).rows

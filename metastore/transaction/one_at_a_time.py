@@ -1,4 +1,4 @@
-"""A transaction is used by one thread at a time: several may use it in turns, as a pool of threads does."""
+"""Ensure that only one thread at a time uses a transaction; several may use it in turns, as a thread pool does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metastore.errors import InvalidArgument
 
 
 class OneAtATime:
-    """A wrapper of an overlay that refuses calls of another thread during a call."""
+    """A wrapper of an overlay that refuses calls from another thread during a call."""
 
     def __init__(self, overlay: object) -> None:
         self._overlay = overlay

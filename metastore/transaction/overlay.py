@@ -1,9 +1,9 @@
-"""A transaction's view: the database, with the transaction's own writes over it.
+"""A transaction's view: its own writes, and the database without the rows that they replace.
 
-An :class:`Overlay` keeps :class:`metastore.port.backend.Reads`, so that the same managers work on it and on a backend.
-It passes reads on to the backend and notes them, to be validated. It sends no commit: it adds each one to its overlay.
-:meth:`Overlay.commit_value` turns all of them into one commit. It keeps the operations' writes one by one: an entity
-that is written twice gets two more versions.
+An :class:`Overlay` implements :class:`metastore.port.backend.Reads`, so the same managers work on it as on a backend.
+It passes reads on to the backend and notes them for validation. It sends no commit, but adds each one to itself.
+:meth:`Overlay.commit_value` turns them all into one commit. The writes of each operation stay separate: an entity that
+is written twice gets two more versions.
 
 The commit validates an entity by its version, and the path to it by shared guards. It validates a name or a listing by
 an exclusive guard on the parent, and reads it again under that guard.
@@ -38,7 +38,7 @@ _IDS, _MOST_IDS = 32, 1000
 
 
 class Overlay(Reads):
-    """The reads and the commit of a backend, on top of another: see the module."""
+    """The reads and the commit of a backend, on top of another backend: see the module's docstring."""
 
     def __init__(self, base: Backend, clock: Clock, principal: str | None, meet: Meet | None) -> None:
         self._base = base
@@ -55,41 +55,41 @@ class Overlay(Reads):
         self._writes: list[Write] = []
         self._ids: list[int] = []
         self.looked_back = False
-        """Whether the history of an entity was read: the commit does not validate such reads."""
+        """Whether a history was read: the commit does not validate such reads."""
 
     @property
     def origin(self) -> Origin:
-        """The origin of every entity that the transaction returns: uncommitted, until it commits."""
+        """The origin of all entities that the transaction returns: uncommitted until the commit."""
         return self._origin
 
     def identify(self) -> Origin:
         return self._base.identify()
 
     def committed(self, results: Results | None) -> None:
-        """Note that every entity that the transaction returned is committed now; ``results``: as far as known."""
+        """Note that all entities that the transaction returned are committed; ``results``: the known results."""
         self.origin.committed = True
         if results is not None:
             self.origin.written_at = max([one.time for one in results if one is not None], default=0)
 
     @property
     def is_old(self) -> bool:
-        """Whether the server was restarted since the block read from it: it may have lost the rows that were read."""
+        """Whether the server was restarted since the block read from it; it may have lost the rows that were read."""
         return self._origin.run != self._base.origin.run
 
     def commit_value(self, operation_id: UUID, *, writes: bool) -> Commit:
-        """Return everything that was read and written as one commit; without ``writes``, only what was read."""
+        """Return all reads and writes as one commit; without ``writes``, only the reads."""
         written = self._writes if writes else ()
         commit = self._reads.commit(operation_id, self._principal, written, lambda i: self._drafts[i].family)
         return replace(commit, run=self._origin.run)
 
     def require(self, entity_id: int, scope_version: int) -> None:
-        """Note a scope that the transaction has frozen: its commit always guards that scope."""
+        """Note a scope that the transaction has frozen: its commit always guards this scope."""
         self._reads.guards[entity_id] = scope_version
 
     def changed(self, shown: Reads | None = None) -> Changed | None:
         """Return the entity that has changed since it was read or written, after a conflict; None: no entity has.
 
-        ``shown``: the reads that the user may see; the error names nothing else.
+        ``shown``: the reads that the user may see; the error names no other entity.
         """
         expected = dict(self._reads.entities)
         for write in self._writes:

@@ -1,4 +1,4 @@
-"""The owned rows that a transaction sees: those of the database, with the rows that it wrote over them."""
+"""The owned rows that a transaction sees: those that it wrote, and the others in the database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAGE = 1000
 class OwnedOverlay:
     """The rows that a transaction wrote, by (owner, kind) and name; None: deleted.
 
-    ``is_new`` says whether the transaction created an owner; such an owner has no rows in the database.
+    ``is_new`` says whether the transaction created an owner; the database has no rows of such an owner.
     """
 
     def __init__(self, base: Reads, reads: ReadSet, is_new: Callable[[int], bool]) -> None:
@@ -27,7 +27,7 @@ class OwnedOverlay:
         self._read: dict[tuple[int, str, str], OwnedRecord | None] = {}
 
     def write(self, write: Put | Delete, principal: str | None, now: int) -> Result:
-        """Lay a write over the database's rows; the id of a new row is not known before the commit."""
+        """Add a write to the overlay; the id of a new row is unknown until the commit."""
         rows = self._written.setdefault((write.owner_id, write.kind), {})
         if isinstance(write, Delete):
             rows[write.name] = None
@@ -39,7 +39,7 @@ class OwnedOverlay:
         return Result(write.id, write.version + 1, now)
 
     def listing(self, owner_id: int, kind: str) -> list[OwnedRecord]:
-        """Return an owner's rows, ordered by name, and note those of the database as a listing."""
+        """Return an owner's rows, ordered by name, and note the database's rows as a listing."""
         rows = {} if self._is_new(owner_id) else {r.name: r for r in self._there(owner_id, kind)}
         for name, record in self._written.get((owner_id, kind), {}).items():
             rows.pop(name, None)
@@ -57,7 +57,7 @@ class OwnedOverlay:
         return rows
 
     def by_name(self, owner_ids: Sequence[int], kind: str, names: Sequence[str]) -> list[OwnedRecord | None]:
-        """Return the row of each (owner, name). Each is read once; the row, or its absence, is noted."""
+        """Return the row of each (owner, name). Read each once, and note the row or its absence."""
         pairs = list(zip(owner_ids, names, strict=True))
         wanted = [(o, n) for o, n in pairs if (o, kind, n) not in self._read and not self._is_new(o)]
         stored = self._base.owned_by_name([o for o, _ in wanted], kind, [n for _, n in wanted]) if wanted else []

@@ -1,8 +1,8 @@
 """The reads of a transaction, as preconditions of its commit.
 
-The commit validates an entity by its version, and the path to it by shared guards. It reads an absent name or a listing
-again, under an exclusive guard on the parent, for which siblings wait. A name that the transaction takes itself is not
-read again: the unique index says whether it was free.
+The commit validates an entity by its version, and the entity's path by shared guards. It repeats a read of an absent
+name or a listing, under an exclusive guard on the parent, for which siblings wait. It does not repeat the read of a
+name that the transaction takes itself: the unique index shows whether the name was free.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from metastore.port.writes import Delete, Insert, Put, Update, Write
 
 @dataclass
 class ReadSet:
-    """The reads of a transaction. A value that is read twice is kept as it was first read."""
+    """The reads of a transaction. A second read of the same value returns the first one."""
 
     guards: dict[int, int] = field(default_factory=dict)
     """Scope versions, by id."""
@@ -30,27 +30,27 @@ class ReadSet:
     absent: set[Absent] = field(default_factory=set)
     """Names that no entity and no owned row had."""
     listings: dict[tuple[int, str, bool, int], Listing] = field(default_factory=dict)
-    """Listings, by parent, kind, whether they list owned rows, and state."""
+    """Listings, by parent, kind, whether they are of owned rows, and state."""
     children: set[Children] = field(default_factory=set)
     """Whether a parent had children."""
     newest: set[Newest] = field(default_factory=set)
-    """The entities that were dropped last under a name."""
+    """For each name: the entity that was dropped last under it."""
     bumped: set[int] = field(default_factory=set)
     """The ids of the guards whose scope versions the commit counts up."""
     relations: dict[tuple[int, str, int | None, bool], Relations] = field(default_factory=dict)
-    """Listings of relations, by entity, kind, slot, and whether they lead to it."""
+    """Listings of relations, by entity, kind, slot, and direction (whether they lead to the entity)."""
 
     def commit(
         self, operation_id: UUID, principal: str | None, writes: Sequence[Write], family_of: Callable[[int], str]
     ) -> Commit:
-        """Return the commit that applies ``writes`` if everything that was read is still so.
+        """Return the commit that applies ``writes`` if everything that was read is unchanged.
 
-        Without writes it counts up no scope version.
+        Without writes, it raises no scope version.
         """
         updates = [w for w in writes if isinstance(w, Update)]
         written, exclusive = {w.id for w in updates}, {w.id for w in updates if w.scope_version is not None}
         absent = self.absent - set(_taken(writes, family_of))
-        emptied = {w.id for w in updates if w.empty}  # these writes themselves check that the parent is empty
+        emptied = {w.id for w in updates if w.empty}  # for these, the writes themselves check that the parent is empty
         children = [c for c in self.children if c.parent_id not in emptied]
         under: list[Absent | Listing | Children | Newest] = [*absent, *self.listings.values(), *children, *self.newest]
         barred = {r.parent_id for r in under} | {r.id for r in self.relations.values()}
@@ -70,9 +70,9 @@ class ReadSet:
         return Commit(operation_id, principal, tuple(guards), reads, tuple(writes))
 
     def _owned_and_not_written(self, writes: Sequence[Write]) -> Iterator[OwnedRecord]:
-        """Yield the owned rows that were read, without those whose write expects the same version.
+        """Yield the owned rows that were read, except those whose write expects the same version.
 
-        A commit that locks a row as read, and again as written, could deadlock with another that does the same.
+        If a commit locked a row once as read and once as written, it could deadlock with another commit like it.
         """
         written: dict[tuple[int, str, str], tuple[int, int]] = {}
         for write in writes:

@@ -1,4 +1,4 @@
-"""The relations that a transaction sees: those of the database, with the ones that it wrote over them."""
+"""The relations that a transaction sees: those that it wrote, and the others in the database."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _PAGE = 1000
 class RelationOverlay:
     """The relations that a transaction wrote, by key; None: removed.
 
-    ``is_new`` says whether the transaction created an entity, which then has no relations in the database. Reads of the
-    database are noted, so that the commit validates them under an exclusive guard on the entity.
+    ``is_new`` says whether the transaction created an entity; the database has no relations of such an entity. Reads of
+    the database are noted, and the commit validates them under an exclusive guard on the entity.
     """
 
     def __init__(self, base: Reads, reads: ReadSet, is_new: Callable[[int], bool]) -> None:
@@ -27,12 +27,11 @@ class RelationOverlay:
         self._is_new = is_new
         self._written: dict[RelationKey, RelationRecord | None] = {}
         self._in_slot: dict[tuple[str, int, int], dict[RelationKey, None]] = {}
-        """The keys of the written relations by slot, in the order of their first writes: so a read scans only one slot.
-        """
+        """The written relations' keys by slot, in the order of their first writes. A read scans only one slot."""
         self._read: dict[tuple[int, str, int | None, bool], list[RelationRecord]] = {}
 
     def write(self, write: Relate, principal: str | None, now: int) -> Result:
-        """Lay a write over the database's relations; the id of a new one is not known before the commit."""
+        """Add a write to the overlay; the id of a new relation is unknown until the commit."""
         key = write.key
         version = write.version + 1
         record = RelationRecord(*key, write.id, write.to_id, version, principal, now, principal, now)
@@ -41,7 +40,7 @@ class RelationOverlay:
         return Result(write.id, version, now)
 
     def in_slots(self, kind: str, slots: Sequence[tuple[int, int]]) -> list[RelationRecord]:
-        """Return the relations in many slots."""
+        """Return the relations in these slots."""
         wanted = list(dict.fromkeys(slots))
         unknown = [(i, s) for i, s in wanted if (i, kind, s, False) not in self._read and not self._is_new(i)]
         stored: dict[tuple[int, int], list[RelationRecord]] = {slot: [] for slot in unknown}
@@ -63,7 +62,7 @@ class RelationOverlay:
         return self._merged(there, lambda row: (row.from_id, row.kind) == (from_id, kind))
 
     def incoming(self, to_id: int, kind: str, after: tuple[str, int, int]) -> list[RelationRecord]:
-        """Return all relations that lead to an entity, in the order of their index, after a place in it."""
+        """Return the relations that lead to an entity, after a place in their index, in the index's order."""
         if (to_id, kind, None, True) not in self._read and not self._is_new(to_id):
             self._note(to_id, kind, None, list(self._all_incoming(to_id, kind)), incoming=True)
         there = self._read.get((to_id, kind, None, True), ())

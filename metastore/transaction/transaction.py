@@ -1,9 +1,8 @@
 """Several operations as one commit, with validated reads.
 
-A transaction sends nothing before its end, so it locks nothing while Python runs. At the end everything
-that it read must be unchanged, or it writes nothing. That makes transactions strictly
-serializable: reads are validated, absent names and listings included, at the instant of the
-commit.
+A transaction sends nothing before its end, so it locks nothing while Python runs. At the end it writes only if all that
+it read is unchanged. That makes transactions strictly serializable: the commit validates all reads at one instant,
+including absent names and listings.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ T = TypeVar("T")
 
 
 class _NotOpen:
-    """The substitute for the backend before the block begins and after it ended."""
+    """The replacement for the backend before the block begins and after it has ended."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise InvalidArgument("use a transaction only inside its with block, and only once; begin another")
@@ -55,9 +54,9 @@ _NOT_OPEN = cast(Reads, _NotOpen())
 class Transaction(Managers):
     """The managers of a store, whose operations become one commit when the block ends.
 
-    Times and versions of what it returns are provisional until then. Several threads may use it in turns; two at the
-    same moment are refused with InvalidArgument. Raises VersionConflict at the end if something that was read has
-    changed; an exception in the block writes nothing.
+    Until then the times and versions in its results are provisional. Several threads may use it in turns; a use at the
+    same moment raises InvalidArgument. At the end it raises VersionConflict if something that was read has changed.
+    After an exception in the block, nothing is written.
     """
 
     def __init__(
@@ -76,18 +75,18 @@ class Transaction(Managers):
         self._attempts = 0
         self._mark = OwnMark(session.backend, self._id)
         self._scope = ""
-        self._overlook = False  # it is a freeze
-        self._failed = False  # the block raised an error: its reads are validated, and nothing is written
+        self._overlook = False  # whether it is a freeze
+        self._failed = False  # the block raised an error: only validate its reads
         self._carry = False  # others have announced changes to entities that it writes
         self._loan = Loan(session)
-        self._lent: int | None = None  # the ticket of a function around this block, during an attempt
+        self._lent: int | None = None  # during an attempt: the ticket that a function around this block lends
         self.refused = self.is_in_line = False
         self.sent: UUID | None = None
-        """The id of its operation, once it may have sent a commit."""
+        """The id of its operation, from the moment when a commit may have been sent."""
         self.began = 0.0
         self.publishes: tuple[UUID, ...] = ()
         self.advance: Advance | None = None
-        """The position of a consumer that moves with the commit."""
+        """A consumer's new position, which the same commit notes."""
         self._inner = ManagerSession(_NOT_OPEN, session.clock, session.policy, principal, outer=session)
         self._inner.seals = session.seals
         self._inner.reason = session.reason if call.reason is None else call.reason
@@ -100,7 +99,7 @@ class Transaction(Managers):
         self._check_new()
         self._begun = True
         access = self._outer.access
-        # the overlay notes all its reads, so that its commit can validate them; a user sees a part of them
+        # the overlay notes all reads, so that the commit can validate them; a user sees only some of them
         shown = self._overlay if access is None else Seen(cast(Backend, self._overlay), access)
         self._inner.backend = cast(Reads, OneAtATime(shown))
         return self
@@ -112,7 +111,7 @@ class Transaction(Managers):
 
     @property
     def _is_inherited(self) -> bool:
-        """Whether this process is a forked child of the one that began it: all that it holds is the parent's."""
+        """Whether this process was forked from the one that began it: then all its resources belong to the parent."""
         return self._process != process_id()
 
     def __exit__(
@@ -120,9 +119,9 @@ class Transaction(Managers):
     ) -> None:
         self._inner.backend = _NOT_OPEN
         if self._line is not None:
-            # before the commit: a run that loses there has taken that time too, and the next turn must last as long
+            # before the commit: a run that loses there took this time too, and the next turn must be long enough
             self._line.took(self._outer.clock.monotonic() - self.began)
-        # a run's error counts only if its reads were committed, and true at one instant; otherwise it runs again
+        # a run's error counts only if its reads were true at one instant; otherwise the run is repeated
         self._failed = self._line is not None and isinstance(error, Exception) and not self._is_inherited
         if kind is None or self._failed:
             self._commit()
@@ -151,8 +150,7 @@ class Transaction(Managers):
         except DeadlineExceeded as error:
             raise self._mark.blame(error) from error.__cause__
         except Exception:
-            # the error says whether the commit was applied; only an interrupt does not, and then the commit is
-            # withdrawn
+            # other errors say whether the commit was applied; an interrupt does not, so the commit is withdrawn
             raise
         except BaseException as interrupt:
             with cleaning(session.clock.monotonic() + GRACE):
@@ -173,7 +171,7 @@ class Transaction(Managers):
         self.began = self._outer.clock.monotonic()
 
     def leave_scope(self) -> None:
-        """Remove the mark of a barred scope, if no commit removed it."""
+        """Remove the mark of a barred scope, unless a commit removed it."""
         if self._mark.held is not None and not self._is_inherited:
             with cleaning(self._outer.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._mark.remove()
@@ -182,11 +180,11 @@ class Transaction(Managers):
         """Send the commit; None: it was applied, but its answer was lost."""
         self._attempts = number
         if self._overlay.is_old:
-            self.refused = True  # so that a run begins again
+            self.refused = True  # this makes a run begin again
             message = "the server was started again since the block has read; begin another transaction"
             raise VersionConflict("", None, None, message)
         commit = self._to_send()
-        # an error may rest on the places of entities alone; a commit that succeeds has nothing that they could change
+        # guards alone matter only if the block failed: its error may rest on the places of entities
         if not (commit.leaves_row or commit.reads or commit.leases or (self._failed and commit.guards)):
             return ()
         together = None if self._line is None else self._line.together(commit, self._overlay.looked_back)
@@ -201,8 +199,8 @@ class Transaction(Managers):
                 raise Conflict("lost", f"the connection was lost ({outcome.reason})")
             claim = ask_until_it_answers(self._outer, self._id, self._outer.policy_of(self._call).deadline, ends)
             if claim is not None and together is not None:
-                # the state that the block saw was perhaps never committed, and another commit may have made that
-                # version since
+                # perhaps the state that the block saw was never committed, and another commit has made that version
+                # since
                 self._refused(Conflicted("self"), commit)
             if claim is not None:
                 self._claim = claim
@@ -211,14 +209,14 @@ class Transaction(Managers):
         return outcome.results if isinstance(outcome, Committed) else None
 
     def _may_borrow(self, commit: Commit, ends: float) -> bool:
-        """Whether a block inside of a function, which would wait for it, can go on the ticket of that function."""
+        """Whether the commit can use the ticket of a function around the block, which would otherwise wait for it."""
         if self._line is not None or self._lent is not None:
             return False
         ids = [w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is None]
         return self._loan.may_add([i for i in ids if Loan(self._outer).may_add([i], ends)], ends)
 
     def _to_send(self) -> Commit:
-        """Return everything that was read and written; after an error of the block, only what was read."""
+        """Return all reads and writes; after an error of the block, only the reads."""
         commit = self._overlay.commit_value(self._id, writes=not self._failed)
         if self._outer.access is not None:
             commit = with_evidence(commit, self._outer.access)
@@ -235,7 +233,7 @@ class Transaction(Managers):
         )
 
     def _in_line(self, commit: Commit) -> Commit:
-        """Return the commit with the ticket, and with others' announced changes to the entities that it writes."""
+        """Return the commit with the ticket, and with the intents on the entities that it writes."""
         if self._overlook:
             return commit
         line = self._line
@@ -289,7 +287,7 @@ class Transaction(Managers):
         if cause in ("operation", "claim") and self._call.operation_id is not None:
             self._take_up(cause)
         self.refused = True
-        # the change that caused the conflict, as far as the user sees it
+        # the change that caused the conflict, if the user sees it
         changed = self._overlay.changed(self._outer.backend if self._outer.access is not None else None)
         if self._line is not None:
             lost_on = None if changed is None else changed.id
@@ -313,7 +311,7 @@ class Transaction(Managers):
 def effort_of(
     session: Session, policy: RetryPolicy, operation_id: UUID, ends: float, what: str = "the transaction"
 ) -> Effort:
-    """Return the limits of a transaction's attempts."""
+    """Return the limits on the attempts of a transaction."""
     return Effort(policy, session.clock, session.bucket, lambda: what, operation_id, ends=ends)
 
 
@@ -332,7 +330,7 @@ def _error(conflict: Conflict, changed: Changed | None) -> VersionConflict:
 
 
 def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call) -> T:
-    """Run ``fn`` in a transaction, again and again until it commits; return what it returned."""
+    """Run ``fn`` in transactions until one commits; return the last result of ``fn``."""
     last: Transaction | None = None
 
     def attempt(_: int) -> T:
@@ -353,7 +351,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
 
     policy = session.policy_of(call)
     ends = session.ends_of(call)
-    # a user's rights, a lease and a reason need statements of their own
+    # these calls need statements of their own: a user's rights, a lease, a reason
     rare = (
         session.access or session.combiner is None or call.lease or call.operation_id or call.reason or session.reason
     )
@@ -366,8 +364,8 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
             finally:
                 line.over()
     except BaseException as error:
-        # an interrupt may come after the commit, while the ticket is given back
-        inside = getattr(error, "operation_id", None)  # of a call that the function has made
+        # an interrupt may come after the commit, while the ticket is returned
+        inside = getattr(error, "operation_id", None)  # the id of a call that the function has made
         if not isinstance(error, Exception) and last is not None and (last.sent or inside):
             vars(error)["operation_id"] = last._id  # noqa: SLF001  (the same module)
         raise

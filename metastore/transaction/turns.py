@@ -1,8 +1,8 @@
-"""One ticket for all transactions of a process that wait for the same entities: they run one after the other.
+"""One ticket for all transactions of a process that wait for the same entities; they run one after the other.
 
-A thread *enters* a door: the first one takes the ticket and waits for the turn. Those that come meanwhile wait in the
-process. When a thread is done, one of them goes on in the same turn, with the same ticket. Those that come after the
-turn has begun wait for another ticket, so that other processes have their turns.
+A thread *enters* a door: the first one takes the ticket and waits for the turn. Threads that come meanwhile wait in the
+process. When a thread is done, one of them continues in the same turn, with the same ticket. Threads that come after
+the turn has begun wait for another ticket, so that other processes have their turns.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from metastore.operation.session import Session
 from metastore.operation.tickets import OwnTicket
 
 _STALE: Final = 0.1
-"""A ticket that no thread used for longer may be gone (seconds)."""
+"""If no thread has used a ticket for longer, it may be gone (seconds)."""
 _PATIENCE: Final = 5.0
-"""After how long a thread continues beside a stuck one, with its own ticket (seconds)."""
+"""After this time a thread continues beside a stuck one, with its own ticket (seconds)."""
 
 
 class _Handed(NamedTuple):
-    """The ticket that one thread hands to the next."""
+    """A ticket that one thread passes to the next."""
 
     ticket: OwnTicket
     at: float
     """When, by the clock's ``monotonic``."""
     pid: int
-    """The process of the threads: a forked child takes no part."""
+    """The process of the threads; a forked child does not use the ticket."""
 
 
 class Door:
-    """Where the threads of a process wait for the same entities."""
+    """The place where the threads of a process wait for the same entities."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lane: Lane[None, None] = Lane(clock, 1, patience=_PATIENCE)
         self._inside: list[Alive] = []
-        """The threads that are in: more than one if a thread continued beside a stuck one."""
+        """The threads inside; more than one if a thread continued beside a stuck one."""
         self._until = 0
-        """The threads that came before this number of the lane may still follow in the turn."""
+        """Threads whose number in the lane is smaller may still follow in this turn."""
         self._handed: _Handed | None = None
-        """The ticket that one thread handed to the next, with the time and the process."""
+        """The ticket that one thread has passed to the next."""
 
     def enter(self, ends: float, me: Alive) -> Term | None:
-        """Wait until no other thread of the process is in; the caller must ``leave``. Raises DeadlineExceeded.
+        """Wait until no other thread of the process is inside; the caller must ``leave``. Raises DeadlineExceeded.
 
-        ``me``: the thread, or the task, of the function. None: it is in, with a transaction around this one. It must
-        not wait for itself.
+        ``me``: the thread or task of the function. None: it is inside already, with a transaction around this one, so
+        it must not wait for itself.
         """
         if me in self._inside:
             return None
@@ -60,7 +60,7 @@ class Door:
         return term
 
     def follow(self) -> OwnTicket | None:
-        """Return the ticket with which the turn of the thread before continues; None: another ticket is needed."""
+        """Return the ticket with which the last thread's turn continues; None: another ticket is needed."""
         handed, self._handed = self._handed, None
         if handed is None or handed.pid != os.getpid():
             return None
@@ -70,7 +70,7 @@ class Door:
         return handed.ticket
 
     def begin(self) -> None:
-        """Note that a turn begins: those that wait now take part in it."""
+        """Note that a turn begins: the threads that wait now take part in it."""
         self._until = self._lane.number()
 
     @property
@@ -79,7 +79,7 @@ class Door:
         return self._lane.waits_before(self._until)
 
     def leave(self, term: Term, ticket: OwnTicket | None, me: Alive) -> None:
-        """Let the next thread continue: in the same turn, if its ticket still exists."""
+        """Let the next thread continue, in the same turn if its ticket still exists."""
         with suppress(ValueError):
             self._inside.remove(me)
         try:
@@ -88,12 +88,12 @@ class Door:
                     self._handed = _Handed(ticket, self._clock.monotonic(), os.getpid())
                 else:
                     ticket.leave()
-        finally:  # a cancellation or an interrupt may come while the ticket is left
+        finally:  # a cancellation or interrupt may come while the ticket is given up
             self._lane.leave(term)
 
 
 def door_at(session: Session, ids: tuple[int, ...]) -> Door:
-    """Return the door for these entities. A door that was forgotten costs one more ticket."""
+    """Return the door for these entities. If a door was forgotten, a new one costs one more ticket."""
     door: Door | None = session.doors.get(ids)
     if door is None:
         door = Door(session.clock)

@@ -1,4 +1,4 @@
-"""A transaction's reads for the library itself, including entities that its user does not see."""
+"""Give the library itself reads in a transaction that include entities hidden from its user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from metastore.transaction.transaction import Transaction
 
 
 def unchecked(tx: Transaction) -> Managers:
-    """Return the managers of a transaction without its user's rights. Its commit requires what they read too."""
+    """Return a transaction's managers without its user's rights. The commit validates their reads too."""
     inner = copy(tx._inner)  # noqa: SLF001  (no method: a user's transaction must not offer it)
     inner.access, inner.backend = None, cast(Reads, OneAtATime(tx._overlay))  # noqa: SLF001
     return Managers(inner)

@@ -43,7 +43,7 @@ IN_BATCHES: tuple[Fault, ...] = (
     Fault(
         "Chain: each one that lost asks what became of it",
         "metastore/combine/link.py",
-        "        self.doubt = None  # otherwise the caller would look up its outcome, which costs a commit\n",
+        "        self.doubt = None  # otherwise the caller would look up the outcome, which costs a commit\n",
         "",
         _CHAIN,
     ),
@@ -184,7 +184,7 @@ IN_BATCHES: tuple[Fault, ...] = (
         "Turns: an interrupt of the message that removes a stale ticket closes the door for seconds",
         "metastore/transaction/line.py",
         "        self._door, self._term = door, term"
-        "  # assigned first: an interrupt or a cancellation may come at the next line\n"
+        "  # at once, because an interrupt may come before the next line\n"
         "        self._ticket = door.follow()",
         "        self._door, self._term, self._ticket = door, term, door.follow()",
         "tests/operation/test_turns.py",

@@ -104,8 +104,8 @@ IN_EDGES: tuple[Fault, ...] = (
     Fault(
         "Feed: steps that gc removed while they were read are left out",
         "metastore/feed/feed.py",
-        "if _has_gap(page.rows, seq):  # a commit that failed",
-        "if False:  # a commit that failed",
+        "if _has_gap(page.rows, seq):  # a failed commit",
+        "if False:  # a failed commit",
         "tests/spark/test_source.py -k gc_removes",
     ),
     Fault(

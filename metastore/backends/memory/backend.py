@@ -1,8 +1,8 @@
 """The reference model: the port, implemented as plainly as possible.
 
-It is the oracle that tests compare the SQL backends with, and ``memory://`` for a test or a notebook. It has rows in
+Tests compare the SQL backends with it, as their oracle; ``memory://`` serves tests and notebooks. It has rows in
 dictionaries, one lock around every commit and every read, no index and no cache. A commit works on a copy of the
-tables, which takes their place if every precondition holds. It is written from :mod:`metastore.port.backend` and
+tables, which replaces them if every precondition holds. It was written from :mod:`metastore.port.backend` and
 :mod:`metastore.port.commit`, not from the SQL. The data belong to one process, and end with the object.
 """
 
@@ -45,17 +45,17 @@ T = TypeVar("T")
 
 
 class _Closed:
-    """The substitute for the lock of a closed store: the next call raises StoreClosed."""
+    """The replacement for the lock of a closed store: the next call raises StoreClosed."""
 
     def __enter__(self) -> NoReturn:
         raise StoreClosed
 
     def __exit__(self, *_: object) -> None:
-        """Entering always raises, so that there is nothing to leave."""
+        """Do nothing, because entering always raises."""
 
 
 class MemoryBackend(MemoryReads):
-    """Keeps the promises of :class:`metastore.port.backend.Backend` in the memory of one process."""
+    """The implementation of :class:`metastore.port.backend.Backend` in the memory of one process."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
@@ -129,7 +129,7 @@ class MemoryBackend(MemoryReads):
             return attempt
 
     def confirm(self, operation_id: UUID) -> list[Step]:
-        """Read: in memory, every readable row is final."""
+        """Return the rows: in memory, every readable row is final."""
         return self.steps(operation_id)
 
     def cancel(self, operation_id: UUID) -> bool:
@@ -142,7 +142,7 @@ class MemoryBackend(MemoryReads):
 
     @property
     def notices(self) -> None:
-        """Return None: this backend sends no notices, so those in line look at intervals."""
+        """Return None: this backend sends no notices, so waiting calls look at intervals."""
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
         return self._work(lambda tables, now: tickets.queue(tables, ids, patience, now))
@@ -244,7 +244,7 @@ class MemoryBackend(MemoryReads):
             self._tables.drawn["past_from"] = since
             self._collected = max([self._collected, *(s for s in gone if s is not None)])
             kept = [s for s in self._tables.steps if s.seq is None or s.seq not in gone]
-            if after == 0:  # a step without a position belongs to the first batch
+            if after == 0:  # a read from the beginning includes steps without a position
                 long_ago, now = before - TOMBSTONES_STAY, self._clock.micros()
                 kept = [s for s in kept if s.seq is not None or s.time >= long_ago or (s.deadline or 0) > now]
             others = len(self._tables.steps) - len(kept) - versions

@@ -1,9 +1,9 @@
-"""Apply a commit to tables that are dictionaries: the part of the oracle that writes.
+"""Apply a commit to tables that are dictionaries: the writing part of the oracle.
 
-:func:`apply` gets a copy of the tables, which no other caller sees. First it checks guards and reads. Then it makes the
-writes one after the other. Each sees the result of those before it: versions, free names, children. It draws ids and
-positions on the way. At the first precondition that does not hold it raises PreconditionFailed; the caller drops the
-copy.
+:func:`apply` gets a copy of the tables, which no other caller sees. It first checks guards and reads. Then it makes the
+writes one after the other; each write sees the versions, free names and children that the earlier ones left. Meanwhile
+it draws ids and positions. It raises PreconditionFailed at the first precondition that does not hold; the caller then
+drops the copy.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
             stand = tables.stands[guard.id]
             tables.stands[guard.id] = stand._replace(scope_version=stand.scope_version + 1)
     results = tuple([applying.write(write) for write in commit.writes])
-    if sum(result is not None for result in results) > 1:  # a read of the past shows these rows together
+    if sum(result is not None for result in results) > 1:  # a read of the past must show these rows together
         last = tables.drawn["seq"]
         tables.steps[:] = [
             s._replace(through=last) if s.operation_id == commit.operation_id else s for s in tables.steps
@@ -74,7 +74,7 @@ def apply(tables: Tables, commit: Commit, now: int) -> tuple[Result | None, ...]
 
 
 def _keep_row(tables: Tables, commit: Commit, claimed: Step | None, now: int) -> None:
-    """Leave a row for a commit that wrote no other: it moved a consumer, or the claimed tombstone stays."""
+    """Leave a row for a commit that wrote none: it moved a consumer, or the claimed tombstone stays."""
     if commit.advance is not None:
         row = (commit.operation_id, 0, None, None, None, None, None, "unchanged", None, now)
         tables.steps.append(Step(*row, result=MOVED))
@@ -89,7 +89,7 @@ def check_caller(tables: Tables, caller: Caller | None, now: int) -> None:
 
 
 def take_claim(tables: Tables, operation_id: UUID, claim: int) -> Step | None:
-    """Remove the claimed row, and return it; without a claim, the operation must have no row."""
+    """Remove and return the claimed row; without a claim, check that the operation has no row."""
     row = tables.row_of(operation_id)
     if claim == 0:
         if row is not None:
@@ -102,7 +102,7 @@ def take_claim(tables: Tables, operation_id: UUID, claim: int) -> Step | None:
 
 
 def check_guards(tables: Tables, guards: Sequence[Guard], operation_id: UUID | None) -> None:
-    """Refuse a guard that does not hold: its scope version differs, or it carries another operation's mark."""
+    """Refuse a guard if its scope version differs, or it carries another operation's mark."""
     for guard in guards:
         stand = tables.stands.get(guard.id)
         if stand is None or stand.scope_version != guard.scope_version:
@@ -184,7 +184,7 @@ def _check_update(tables: Tables, commit: Commit, update: Update, now: int) -> N
 
 
 def _stood(write: Write, stand: Stand | None, row_id: int) -> dict[str, Any]:
-    """Return the row after a write, for reads of the past. A relation is below the end that it goes from."""
+    """Return the row after a write, for reads of the past. A relation's parent is the end from which it goes."""
     if isinstance(write, Relate):
         place = {"parent_id": write.from_id, "name": str(row_id)}
         if write.removes:
@@ -202,7 +202,7 @@ def _stood(write: Write, stand: Stand | None, row_id: int) -> dict[str, Any]:
 
 
 class _Applying:
-    """The writes of one commit whose guards and reads hold."""
+    """The writes of one commit, after its guards and reads were checked."""
 
     def __init__(self, tables: Tables, commit: Commit, now: int) -> None:
         self._tables = tables
@@ -232,7 +232,7 @@ class _Applying:
         return self._log(write, new, 1, write.doc, self._tables.stands[new])
 
     def _by_name(self, write: Update, named: Named) -> Result:
-        """Perform an update of the entity that has a name now."""
+        """Perform an update of the entity that has the given name at this moment."""
         found: Record | None = None
         stand = self._tables.live_child(named.parent_id, named.family, named.key)
         if stand is not None:
@@ -315,7 +315,7 @@ class _Applying:
     def _log(
         self, write: Write, row_id: int, version: int, doc: str, where: Stand | int, other_id: int | None = None
     ) -> Result:
-        """Note a write; ``where``: the entity's place, or the id of a row's owner."""
+        """Note a write; ``where``: the entity's place, or the id of an owned row's owner."""
         event, commit = write.event, self._commit
         stand, owner_id = (where, None) if isinstance(where, Stand) else (None, where)
         place = _stood(write, stand, row_id)
@@ -337,7 +337,7 @@ class _Applying:
             in_use=stand and stand.in_use,
             doc=doc,
             digest=commit.caller.digest if commit.caller is not None and self._ordinal == 0 else None,
-            # the first row keeps all of the note, each other row the leases and the reason
+            # the first row keeps the whole note, each other row only the leases and the reason
             fences=(note_of if self._ordinal == 0 else note_below)(commit),
             other_id=other_id,
             other_path=event.other_path,

@@ -1,4 +1,4 @@
-"""The search of the memory model: it looks at all entities."""
+"""The search of the memory model, which looks at all entities."""
 
 from __future__ import annotations
 

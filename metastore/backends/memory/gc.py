@@ -23,14 +23,13 @@ def needless(tables: Tables, step: Step, limits: HistoryLimits) -> bool:
     if current is not None and (step.version or 0) > current.version - limits.keep:
         return False
     gone_at = next_seen(tables, step)
-    # the last step of a deleted row stays until its older steps are deleted: otherwise one of them would look like the
-    # newest
+    # keep the last step of a deleted row until its older steps are gone, or one of these would seem the newest
     first = min(map(until, [*older, step])) if _is_last(tables, step) and step.state != LIVE else until(step)
     return gone_at <= limits.horizon and not any(first <= pin.seq < gone_at for pin in tables.pins.values())
 
 
 def next_seen(tables: Tables, step: Step) -> int:
-    """Return the position from which the past no longer shows a step; 0: the step is not of an entity."""
+    """Return the position from which the past no longer shows a step; 0: the step belongs to no entity or row."""
     if step.state is None:
         return 0
     later = [s for s in tables.steps if s.entity_id == step.entity_id and (s.version or 0) > (step.version or 0)]
@@ -41,12 +40,12 @@ def next_seen(tables: Tables, step: Step) -> int:
         return until(step)
     if tables.row(step.entity_id) is not None:
         return _NEVER
-    # the entity was dropped with an entity above it, a relation with one of its ends
+    # the entity was dropped together with an ancestor, or the relation with one of its ends
     return min(_gone_at(tables, above) for above in (step.parent_id, step.other_id) if above is not None)
 
 
 def _gone_at(tables: Tables, entity_id: int) -> int:
-    """Return the position from which the past does not show an entity; 0: it was deleted long ago, and has no steps."""
+    """Return the position from which the past does not show an entity; 0: it was deleted long ago, without steps."""
     above = [s for s in tables.steps if s.entity_id == entity_id and s.seq is not None]
     return next_seen(tables, max(above, key=lambda s: s.version or 0)) if above else 0
 
@@ -56,7 +55,7 @@ def _is_last(tables: Tables, step: Step) -> bool:
 
 
 def with_names(kept: Sequence[Step], doomed: Sequence[Step]) -> list[Step]:
-    """Return the steps that stay; if the step that took a name is deleted, the entity's next step gets the name."""
+    """Return the steps that stay; if the step that took a name is deleted, the entity's next step gets its name."""
     took: dict[tuple[int | None, int], Step] = {}
     for gone in doomed:
         if gone.key is not None and gone.owner_id is None:

@@ -1,6 +1,6 @@
-"""Write operations down, help them and set marks, on tables that are dictionaries: the oracle's intents.
+"""Write operations down, apply them for others, and set marks, on tables that are dictionaries.
 
-Like :mod:`metastore.backends.memory.commit`, but on a copy of the tables, which replaces them if everything holds.
+As in :mod:`metastore.backends.memory.commit`, a copy of the tables replaces them if every precondition holds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _above(tables: Tables, entity_id: int | None) -> Iterator[tuple[int, int]]:
 
 
 def write_down(tables: Tables, entry: Entry, now: int) -> Result:
-    """Note an operation that is not applied; return how many intents were there before."""
+    """Note an operation that is not applied; return the number of intents that were pending before."""
     check_caller(tables, entry.caller, now)
     take_claim(tables, entry.operation_id, entry.claim)
     if entry.settled is not None and entry.settled not in _above(tables, entry.entity_id):
@@ -68,7 +68,7 @@ def help_intents(tables: Tables, help_: Help, now: int) -> tuple[Result, ...]:
 
 
 def carry(tables: Tables, commit: Commit, now: int) -> None:
-    """Resolve intents on top of what a commit wrote, and remove its ticket."""
+    """Resolve intents after a commit's own writes, and remove its ticket."""
     for help_ in commit.carries:
         check_guards(tables, help_.guards, commit.operation_id)
         _resolve_all(tables, help_, now)

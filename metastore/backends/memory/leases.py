@@ -31,7 +31,7 @@ _LOOKS = 0.005
 
 
 class MemoryLeases:
-    """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
+    """The implementation of :class:`metastore.port.leases.LeaseRows`."""
 
     def __init__(self, change: Work, clock: Clock) -> None:
         self._change, self._clock = change, clock
@@ -230,12 +230,12 @@ def _ours(tables: Tables, lease: LeaseToken) -> LeaseRow | None:
 
 
 def _sent_before(tables: Tables, operation_id: UUID) -> int:
-    """Return how many leases the same call changed when it was sent before."""
+    """Return how many leases an earlier sending of the same call changed."""
     return sum(step.operation_id == operation_id and step.kind == "lease" for step in tables.steps)
 
 
 def _gone(tables: Tables, staged: Staged) -> bool:
-    """Whether the token under which a value was staged no longer belongs to any lease."""
+    """Whether no lease has the token any more under which a value was staged."""
     row = tables.leases.get(staged.lease)
     return row is None or (row.id, row.token) != (staged.lease_id, staged.token)
 

@@ -17,13 +17,13 @@ def until(step: Step) -> int:
 
 
 class MemoryPast:
-    """Keeps the promises of :class:`metastore.port.past.PastRows`."""
+    """The implementation of :class:`metastore.port.past.PastRows`."""
 
     def __init__(self, look: Work) -> None:
         self._look = look
 
     def _then(self, at: int) -> dict[int, Step]:
-        """Return the newest step that each entity and owned row had then."""
+        """Return the newest step that each entity and owned row had at a position."""
 
         def replay(tables: Tables, _: int) -> dict[int, Step]:
             since = tables.drawn["past_from"]
@@ -165,7 +165,7 @@ def _node(s: Step) -> Node:
 
 
 class MemoryReaders:
-    """Keeps the promises of :class:`metastore.port.past.Readers`."""
+    """The implementation of :class:`metastore.port.past.Readers`."""
 
     def __init__(self, look: Work) -> None:
         self._look = look

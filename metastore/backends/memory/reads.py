@@ -1,4 +1,4 @@
-"""Read from the reference model: each question is a walk over all rows, under the lock."""
+"""Read from the reference model: each read walks over all rows, under the lock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MemoryReads:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # one call at a time replaces the transactions of a real database
+        # this lock runs one call at a time, in place of a real database's transactions
         self._lock: AbstractContextManager[Any] = threading.RLock()
         above_all = -1
         root = Stand(ROOT_ID, above_all, "root", "root", "", "", False, LIVE, True, ROOT.scope_version, None)
@@ -131,7 +131,7 @@ class MemoryReads:
         with self._lock:
             wanted = (kind, family, state)
             stands = [s for s in self._tables.children(parent_id) if (s.kind, s.family, s.state) == wanted]
-            # live names are unique, so that the key alone says where the next page starts
+            # live names are unique, so the key alone shows where the next page begins
             later = [s for s in stands if (s.key > after[0] if state == LIVE else (s.key, s.id) > after)]
             rows = [self._child(s) for s in sorted(later, key=lambda s: (s.key, s.id))]
             return RowPage(True, rows[:limit]) if self._held(guards) else RowPage(False, [])
@@ -256,7 +256,7 @@ class MemoryReads:
             return next((s.operation_id for s in self._tables.steps if s.seq == seq), None), False
 
     def _shown(self, step: Step) -> Step:
-        """Return ``step`` with the creator and the creation time of its entity or owned row, if that still exists."""
+        """Return ``step`` with the creator and the creation time of its row, if the row still exists."""
         row = self._tables.row(step.entity_id)
         if row is None or isinstance(row, RelationRecord):
             return step

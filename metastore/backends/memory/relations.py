@@ -1,4 +1,4 @@
-"""Relations in the reference model: each question is a walk over all of them."""
+"""Relations in the reference model: each read walks over all of them."""
 
 from __future__ import annotations
 

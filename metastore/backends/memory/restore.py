@@ -22,7 +22,7 @@ def require_empty(tables: Tables) -> None:
 
 
 class MemoryRestorer:
-    """Keeps the promises of :class:`metastore.port.restore.Restorer`; an unfinished restore is forgotten."""
+    """The implementation of :class:`metastore.port.restore.Restorer`; an unfinished restore is forgotten."""
 
     def __init__(self, empty: Tables, take: Take) -> None:
         self._tables, self._take = empty, take

@@ -9,7 +9,7 @@ from metastore.port.secret_keys import KeyRow, Redaction
 
 
 class MemorySecretKeys:
-    """Keeps the promises of :class:`metastore.port.secret_keys.SecretKeys`."""
+    """The implementation of :class:`metastore.port.secret_keys.SecretKeys`."""
 
     def __init__(self, look: Work) -> None:
         self._look = look

@@ -163,7 +163,7 @@ def _writer(step: Step, restored: int) -> int | None:
 
 
 class MemorySnapshot:
-    """Keeps the promises of :class:`metastore.port.snapshot.TableSnapshot` on a copy of the tables."""
+    """The implementation of :class:`metastore.port.snapshot.TableSnapshot` on a copy of the tables."""
 
     def __init__(self, tables: Tables, collected_seq: int) -> None:
         self._tables, self._collected_seq = tables, collected_seq

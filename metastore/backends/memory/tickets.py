@@ -25,7 +25,7 @@ def queue(tables: Tables, ids: Sequence[int], patience: float, now: int) -> int:
 
 
 def line(tables: Tables, ids: Sequence[int], ticket: int | None, now: int) -> Line:
-    """Return the line before a ticket; without one, the line of all tickets that count now."""
+    """Return the line before a ticket; without a ticket, the line of all tickets that count now."""
     there = [(number, entity_id, one) for entity_id in ids for number, one in _standing(tables, entity_id)]
     mine = [one for number, _, one in there if number == ticket]
     exists = sum(entity_id in tables.stands for entity_id in ids)
@@ -45,7 +45,7 @@ def line(tables: Tables, ids: Sequence[int], ticket: int | None, now: int) -> Li
 
 
 def leave(tables: Tables, ids: Sequence[int], ticket: int, gap: float, now: int) -> bool:
-    """Remove a ticket; then the others' turn begins."""
+    """Remove a ticket, after which the others' turn begins."""
     gone = [entity_id for entity_id in ids if tables.tickets.pop((entity_id, ticket), None) is not None]
     until = now + min(round(gap * 1_000_000), LONGEST_GAP)
     for entity_id in gone if gap > 0 else ():
@@ -56,7 +56,7 @@ def leave(tables: Tables, ids: Sequence[int], ticket: int, gap: float, now: int)
 
 
 def forget(tables: Tables, now: int) -> None:
-    """Remove the tickets of owners that have died."""
+    """Remove the tickets whose owners have died."""
     for key in [key for key, one in tables.tickets.items() if one.time < now - TICKETS_STAY]:
         del tables.tickets[key]
 
@@ -64,7 +64,7 @@ def forget(tables: Tables, now: int) -> None:
 def check_tickets(tables: Tables, commit: Commit, now: int) -> None:
     """Refuse to write an entity that another transaction queues for.
 
-    An operation with a mark has the scope for itself.
+    An operation with a mark is exempt: the mark gives it the scope.
     """
     if commit.held is not None:
         return
@@ -74,7 +74,7 @@ def check_tickets(tables: Tables, commit: Commit, now: int) -> None:
 
 
 def check_line(tables: Tables, entity_id: int, ticket: int | None, now: int) -> None:
-    """Refuse to write an entity for which an older ticket than the caller's waits."""
+    """Refuse to write an entity that has an older ticket than the caller's."""
     own = tables.tickets.get((entity_id, -1 if ticket is None else ticket))
     for number, one in _standing(tables, entity_id):
         if one.since <= now and (own is None or ticket is None or number < ticket):

@@ -28,7 +28,7 @@ from metastore.port.writes import Result, Update
 
 
 def _alter(lease: LeaseParts) -> str:
-    # the order of the CTEs is the order of the locks: guards, leases, then the entity's row, then the position
+    # the order of the CTEs is the order of the locks: guards, leases, the entity's row; then the position is drawn
     return without_comments(f"""WITH {GUARDED},{lease.cte}
 -- The entity's own guard, read without a lock: an exclusive operation on it updates the entity's row too, and so meets
 -- the compare-and-swap below. The history needs where it stands; another operation's mark lets the statement stop.
@@ -83,7 +83,7 @@ def statement(commit: Commit, write: Update) -> Statement:
 
 
 class Altered(NamedTuple):
-    """The statement's row: the columns of its last SELECT."""
+    """The statement's row, with the columns of its last SELECT."""
 
     held: int
     """How many guards held."""
@@ -92,7 +92,7 @@ class Altered(NamedTuple):
     modified_at: int
     """The database's time (µs); None as for ``version``."""
     scope_version: int
-    """Where the entity's own scope stands."""
+    """The scope version of the entity itself."""
     found: int | None
     """The version in the statement's snapshot, if nothing was written."""
     marked: bool | None
@@ -116,5 +116,5 @@ def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
         return Conflicted("ancestor")
     if altered.queued:
         return Conflicted("ticket", write.id)
-    # `found` comes from the snapshot before the wait: it may be as expected although the row has another version by now
+    # `found` comes from the snapshot before the wait: it may equal the expected version although a newer one exists
     return Conflicted("self" if altered.found != write.version else "pending", write.id, altered.found)

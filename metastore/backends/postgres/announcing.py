@@ -1,8 +1,9 @@
 """Announce a change to the members of the cache before it commits; without members, announce nothing.
 
-A commit says one of two things. It carries the generation under which this process saw no members: the statement fails
-if another generation has begun. Or it names an announcement that each member has acknowledged: a trigger checks that.
-An announcement lasts over the attempts of one operation, until one commits. docs/cache.md has the protocol.
+A commit carries one of two things. Either it carries the generation in which this process saw no members; then the
+statement fails if another generation has begun. Or it names an announcement that all members have acknowledged; a
+trigger checks that. An announcement serves all attempts of one operation, until one commits. docs/cache.md has the
+protocol.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ from metastore.port.members import NOTHING, Covered
 T = TypeVar("T")
 
 _POLLS: Final = (0.0005, 0.005, 0.05)
-"""How long a writer waits between looks at the members: at first, a little later, and in a long wait (seconds)."""
+"""How long a writer waits between looks at the members: at first, then, and in a long wait (seconds)."""
 _LONG: Final = 1.0
 _WATCHES: Final = 0.2
-"""How often a process that writes looks at the members, so that it gives up silent ones in time (seconds)."""
+"""How often a writing process looks at the members, so that it gives up silent members in time (seconds)."""
 _STOPS: Final = 60.0
-"""How long after its last write it continues to look (seconds)."""
+"""How long it continues to look after its last write (seconds)."""
 _KEPT: Final = 1000
-"""How many announcements of attempts that lost are kept at most."""
+"""How many announcements of lost attempts are kept at most."""
 
 
 class Unannounced(Exception):
-    """The commit was refused: members joined since, or have not acknowledged all its changes."""
+    """The commit was refused: members have joined, or have not acknowledged all its changes."""
 
 
 class Pass(NamedTuple):
-    """The permission to send a commit: one of the two, or neither if the commit changes no cached entity."""
+    """The part that a commit carries: a generation, an announcement, or neither if it changes no cached entity."""
 
     generation: int | None = None
     announcement: int | None = None
@@ -54,10 +55,10 @@ class Pass(NamedTuple):
     """Announcements of earlier attempts that no commit will use."""
 
     def around(self, statements: list[Statement], again: UUID | None) -> list[Statement]:
-        """Return the statements of a commit together with those that carry its pass.
+        """Return the statements of a commit and, around them, those for its pass.
 
-        ``again``: the operation that uses its announcement again if it loses. None: the announcement is removed in any
-        case.
+        ``again``: the operation that will use its announcement again if this attempt loses. None: remove the
+        announcement in any case.
         """
         for statement in statements:
             statement.parameters["generation"] = self.generation
@@ -75,12 +76,12 @@ class _Unacknowledged(Exception):
     """The deadline passed before all members had acknowledged an announcement."""
 
     def __init__(self, behind: Sequence[Judged]) -> None:
-        """``behind``: the members that had not acknowledged when the writer last looked."""
+        """``behind``: the members that had not acknowledged at the writer's last look."""
         super().__init__()
         self._behind = behind
 
     def told(self, refused: int) -> str:
-        """Return the error's message; ``refused``: how often the commit was refused before, and announced again."""
+        """Return the error's message; ``refused``: how often the commit was refused, and announced again, before."""
         who = ", ".join([str(member.id) for member in self._behind])
         why = (
             f"a process that caches (member {who}) did not acknowledge the change before the deadline, and its lease "
@@ -98,7 +99,7 @@ class _Unacknowledged(Exception):
 
 
 class _Kept(NamedTuple):
-    """An announcement that a lost commit left behind."""
+    """An announcement of a lost commit, kept for the next attempt."""
 
     id: int
     covered: Covered
@@ -111,7 +112,7 @@ class Announcing:
     def __init__(self, ask: Fetch, timeout: float, clock: Clock = SYSTEM) -> None:
         self._ask, self._timeout, self._clock = ask, timeout, clock
         self.alone: Pass | None = None
-        """The pass of each commit while this process sees no members; None: it has not looked, or members exist."""
+        """The pass of each commit while this process sees no members; None: it has not looked, or there are members."""
         self._some = False
         """Whether members existed when this process last looked."""
         self._lock = threading.Lock()  # the callers' threads and the watching thread change these values
@@ -125,7 +126,7 @@ class Announcing:
         _ALL.add(self)
 
     def fork(self) -> None:
-        """Begin again in a forked child: the parent's threads may hold the locks, and one of them watches."""
+        """Begin again in a forked child, because threads of the parent may hold the locks."""
         self._lock, self._watcher, self._stop = threading.Lock(), None, threading.Event()
         self.silence.fork()
         self._kept, self._gone = OrderedDict(), []  # these belong to the parent's operations
@@ -133,7 +134,7 @@ class Announcing:
     def send(
         self, send: Callable[[Pass], T], what: Callable[[], Covered], operations: Callable[[], Sequence[UUID]]
     ) -> T:
-        """Send a commit with its pass; announce it first if there are members. Raises DeadlineExceeded."""
+        """Send a commit with its pass; if there are members, announce it first. Raises DeadlineExceeded."""
         if self.alone is not None:
             try:
                 return send(self.alone)
@@ -175,9 +176,9 @@ class Announcing:
         return outcome
 
     def _looked(self) -> Pass | None:
-        """Return the pass of each commit without members.
+        """Return the pass of each commit without members; None: there are members.
 
-        The generation is read first: see members.ANY_MEMBERS.
+        Read the generation first: see members.ANY_MEMBERS.
         """
         ((generation,),) = self._ask(sql.GENERATION_NOW, {})
         ((some,),) = self._ask(sql.ANY_MEMBERS, {})
@@ -186,7 +187,7 @@ class Announcing:
         return alone
 
     def _announced(self, changes: Covered) -> _Kept:
-        """Announce, and wait until all members have acknowledged or are dead."""
+        """Announce the changes, and wait until each member has acknowledged or is dead."""
         self._watch()
         parameters = sql.announce_parameters(changes)
         announcement = parameters["id"]
@@ -194,13 +195,13 @@ class Announcing:
             ((xid, _),) = self._ask(sql.ANNOUNCE, parameters)
             self._wait(xid)
         except BaseException:
-            # the call's time is over, or the answer was lost; the announcement may be in the database
+            # the call's time is over, or the answer was lost: the announcement may be in the database
             self._leave(announcement)
             raise
         return _Kept(announcement, changes, self._clock.monotonic())
 
     def _wait(self, xid: int) -> None:
-        """Wait until each member has acknowledged or is given up. Raises _Unacknowledged at the deadline."""
+        """Wait until each member has acknowledged or was given up. Raises _Unacknowledged at the deadline."""
         clock = self._clock
         began, ends = clock.monotonic(), clock.monotonic() + remaining(clock, self._timeout)
         pause = _POLLS[0]
@@ -222,7 +223,7 @@ class Announcing:
         raise _Unacknowledged(behind)
 
     def _taken(self, operations: Sequence[UUID]) -> tuple[_Kept | None, tuple[int, ...]]:
-        """Take the announcements of earlier attempts of these operations: the newest one, and the numbers of all."""
+        """Remove and return what earlier attempts of these operations kept: the newest, and the numbers of all."""
         with self._lock:
             kept = [self._kept.pop(one) for one in operations if one in self._kept]
         return (kept[-1] if kept else None), tuple([one.id for one in kept])
@@ -236,19 +237,19 @@ class Announcing:
         self._clear_away_if_closed()
 
     def _leave(self, *announcements: int) -> None:
-        """Leave unused announcements to the watching thread, which withdraws them."""
+        """Give unused announcements to the watching thread, which withdraws them."""
         with self._lock:
             self._gone += announcements
         self._clear_away_if_closed()
 
     def _clear_away_if_closed(self) -> None:
-        """Withdraw the announcements of a call that was running when the store was closed: no thread watches now."""
+        """Withdraw announcements if the store was closed during the call: no thread watches then."""
         if self._stop.is_set():
             with cleaning(self._clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._clear_away(keeps=False)
 
     def _withdraw(self, announcements: Sequence[int]) -> None:
-        """Withdraw announcements; those of a failed attempt to do so are tried again with the next ones."""
+        """Withdraw announcements. If that fails, try again together with the next ones."""
         try:
             left = {"announcement": None, "left": plain(announcements), "again": None}
             self._ask(f"{sql.WITHDRAW} RETURNING 1", left)
@@ -260,15 +261,15 @@ class Announcing:
     def _watch(self) -> None:
         """Let a thread look at the members for a while.
 
-        Without such a thread, each write learns of their silence itself.
+        Without it, each write would have to wait itself until it knows who is silent.
         """
         self._wrote = self._clock.monotonic()
         with self._lock:
             if self._watcher is not None and self._watcher.is_alive():
                 return
-            # set when the thread runs: an interrupt before that must not keep others from starting one
+            # the thread sets it, because an interrupt before its start must not keep others from starting one
             watcher = threading.Thread(target=self._look_on, name="metastore cache members", daemon=True)
-            with suppress(RuntimeError):  # the system can start no thread now
+            with suppress(RuntimeError):  # the system cannot start a thread now
                 watcher.start()
                 self._watcher = watcher
 
@@ -276,7 +277,7 @@ class Announcing:
         while self._clock.monotonic() - self._wrote < _STOPS and not self._stop.wait(_WATCHES):
             with suppress(MetastoreError):
                 members = self.silence.give_up_silent(self._ask)
-                # without members, attempts that lost do not need their announcements
+                # without members, lost attempts do not need their announcements
                 self._clear_away(keeps=members > 0)
                 if not members:
                     return
@@ -288,7 +289,7 @@ class Announcing:
             self._clear_away(keeps=False)
 
     def _clear_away(self, *, keeps: bool = True) -> None:
-        """Withdraw announcements of attempts that were not repeated; ``keeps``: not the recent ones."""
+        """Withdraw announcements of attempts that were not repeated; ``keeps``: except recent ones."""
         before = self._clock.monotonic() - _LONG if keeps else math.inf
         with self._lock:
             gone = [(operation, kept.id) for operation, kept in self._kept.items() if kept.at < before]

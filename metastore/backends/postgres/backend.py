@@ -1,9 +1,9 @@
 """The backend for PostgreSQL 14 and later, through psycopg 3.
 
-A commit is one statement if it has one insert (create.py; create_owned.py with its owner), one new document (alter.py),
-or one entity that is moved, dropped and so on (exclusive.py). Any other commit (general_commit.py) is one message,
-hence one round trip and one transaction. Each of these files has a statement's SQL, its parameters, and the meaning of
-its rows. This file chooses among them; ``sending.py`` sends them.
+A commit is one statement if it has only one insert (create.py; create_owned.py with the owner), only one new document
+(alter.py), or only one exclusive update (exclusive.py). Any other commit (general_commit.py) is one message, and so one
+round trip and one transaction. Each of these files has a statement's SQL, its parameters, and the meaning of its rows.
+This file chooses among them; ``sending.py`` sends them.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ T = TypeVar("T")
 _DATABASE = """SELECT epoch || '/' || (SELECT oid::text FROM pg_database WHERE datname = current_database())
   FROM info"""
 _RESERVE = f"SELECT nextval('entity_id_seq') FROM generate_series(1, %(count)s) WHERE {DURABLE}"
-"""Draws ids. Durable: after a crash the server must not give the same ids to another client."""
+"""Draws ids durably: after a crash the server must not give the same ids to another client."""
 _SCOPES = "SELECT id, scope_version FROM guard WHERE id = ANY(%(ids)s::bigint[])"
 _log = logging.getLogger("metastore")
 
 
 class PostgresBackend(PostgresUpkeep):
-    """Keeps the promises of :class:`metastore.port.backend.Backend` on PostgreSQL."""
+    """The implementation of :class:`metastore.port.backend.Backend` on PostgreSQL."""
 
     _identity: Origin | None = None
 
@@ -81,14 +81,14 @@ class PostgresBackend(PostgresUpkeep):
         self._sender, self.notices = sending.Sender(self.pool), Waking(self.pool)
 
     def commit(self, commit: Commit) -> CommitOutcome:
-        """Apply ``commit`` in one round trip; where there are members of the cache, announce it first."""
+        """Apply ``commit`` in one round trip. If the cache has members, announce it first."""
         alone = self._announcing.alone
         if alone is not None:
             try:
                 return self._commit(commit, alone)
             except Unannounced:  # members have joined
                 self._announcing.alone = None
-        # members must know the entity, so a commit by name cannot be announced before the entity is found
+        # an announcement names the entity's id, so a commit by name must find the entity first
         if commit.by_name:
             return Conflicted("self")
         return self._announcing.send(
@@ -127,7 +127,7 @@ class PostgresBackend(PostgresUpkeep):
         return self._general(commit, may)
 
     def _carrying(self, commit: Commit, write: Write, may: Pass) -> CommitOutcome:
-        """Apply a commit of one write that resolves intents, or that is in line."""
+        """Apply a commit of one write that carries intents, or that has a ticket."""
         if not isinstance(write, Update) or not carry.fits(commit, write):
             return self._general(commit, may)
         statements = may.around([carry.statement(commit, write)], commit.operation_id)
@@ -135,7 +135,7 @@ class PostgresBackend(PostgresUpkeep):
         return self._sender.one(statements, lambda row: carry.outcome(commit, write, row), run=commit.run, told=told)
 
     def _general(self, commit: Commit, may: Pass) -> CommitOutcome:
-        # a commit that skips existing names may write nothing, and is complete all the same
+        # a commit that skips existing names may write nothing, and still succeeds
         again = None if commit.skip_existing else commit.operation_id
         return self._sender.several(
             may.around([*preludes(commit), *general_commit.statements(commit)], again),
@@ -186,7 +186,7 @@ class PostgresBackend(PostgresUpkeep):
         return turn
 
     def _confirm_helper(self, own: Step | None, confirms: bool) -> None:
-        """Confirm another process's commit before its effect counts as this operation's result."""
+        """Confirm a helper's commit before its effect counts as this operation's result."""
         if confirms and own is not None and own.action != PENDING:
             found = self.confirm(own.operation_id)
             if not found or (found[0].action, found[0].version) != (own.action, own.version):
@@ -200,7 +200,7 @@ class PostgresBackend(PostgresUpkeep):
         return tickets.line(self._quick(tickets.LINE, {"ids": plain(ids), "own": ticket})[0])
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        told = told_by_leaving(ids, ticket) if gap == 0 else None  # during the others' turn, no ticket is next
+        told = told_by_leaving(ids, ticket) if gap == 0 else None  # in a gap, no ticket has its turn
         parameters = {"ids": plain(ids), "own": ticket, "gap": min(round(gap * 1_000_000), LONGEST_GAP)}
         return bool(self._quick(tickets.LEAVE, parameters, told))
 
@@ -214,14 +214,14 @@ class PostgresBackend(PostgresUpkeep):
         return intents.helped(help, rows[0][0]) if isinstance(rows, list) else rows
 
     def forbid(self, operation_id: UUID, life: float = 0.0) -> int | None:
-        """Insert a tombstone: it waits for an original in flight, and fails if that commits."""
+        """Insert a tombstone. The insert waits for an original in flight, and fails if that commits."""
         parameters = {"operation_id": operation_id, "life": round(life * 1_000_000)}
         try:
             rows = self._rows(intents.FORBID, parameters)
         except psycopg.errors.UniqueViolation:
             rows = self._rows(intents.FORBID_AGAIN, parameters)
             return rows[0][0] if rows else None
-        # nothing was inserted: the rows that exist decide
+        # nothing was inserted, so the existing rows decide
         rows = rows or self._rows(intents.FORBID_AGAIN, parameters)
         if not rows and not self.steps(operation_id):
             raise outcome_forgotten(operation_id)
@@ -289,7 +289,7 @@ class PostgresBackend(PostgresUpkeep):
         return known if known is not None and known.run == self.pool.run else self.identify()
 
     def identify(self) -> Origin:
-        """Return the feed's epoch and the database's number in its cluster; a copy by TEMPLATE has the same epoch."""
+        """Return the feed's epoch and the database's number; a copy made by TEMPLATE has the same epoch in its rows."""
         ((database,),) = self._rows(_DATABASE, {})
         known, run = self._identity, self.pool.run
         if known is None or (known.database, known.run) != (database, run):
@@ -297,7 +297,7 @@ class PostgresBackend(PostgresUpkeep):
         return known
 
     def format(self) -> tuple[int, int] | None:
-        """Return the formats; note the new place of a copied database, if the role may: its feed gets its own epoch."""
+        """Return the formats. If the database is a copy, note its new place: its feed then gets its own epoch."""
         try:
             rows = self._rows(INFO, {})
         except MigrationNeeded:
@@ -318,7 +318,7 @@ class PostgresBackend(PostgresUpkeep):
         return written_format, compatible
 
     def _cluster(self) -> str | None:
-        """Return the cluster's number; None if the server does not tell this role."""
+        """Return the cluster's number; None: this role may not read it."""
         try:
             return str(self._rows(CLUSTER, {})[0][0])
         except BackendRefused:
@@ -361,10 +361,10 @@ def _covered_by(batch: Batch) -> Covered:
 
 
 def _is_rare(commit: Commit) -> bool:
-    """Whether a commit has a part that only the general statement supports."""
+    """Whether a commit has a part that only the general statement can apply."""
     if commit.reads or commit.claim or commit.held is not None or commit.skip_existing or commit.overlook:
         return True
-    for guard in commit.guards:  # a loop, because a generator expression is slower, and each commit runs this
+    for guard in commit.guards:  # a loop for speed: each commit runs this
         if guard.exclusive:
             return True
     return bool(commit.publishes or commit.advance)

@@ -1,7 +1,7 @@
-"""Rename or drop the child with a name below remembered parents: the statements, and the meaning of their row.
+"""Rename or drop a child by its name below remembered parents: the statements, and the meaning of their row.
 
-A commit that knows the entity's id has read it first. This one finds the entity under the locks of the parents' guards,
-so that the read is saved. Other cases are left to a commit that reads: a parent that was made after its child, and a
+A commit with the entity's id needs a read first. This one saves the read: it finds the entity while it holds the locks
+of the parents' guards. It leaves two cases to a commit that reads: a parent that was created after its child, and a
 document that is too long for the answer.
 """
 
@@ -21,7 +21,7 @@ from metastore.port.records import Node, Record
 from metastore.port.writes import Result, Update
 
 _LONGEST: Final = 64 << 10
-"""How many bytes the document in the answer has at most: see together/alter.py."""
+"""How many bytes the document in the answer may have: see together/alter.py."""
 
 # the same condition on the state as in the unique index
 _NAMED: Final = """g.parent_id = %(below)s::bigint AND g.family = %(family)s::text AND g.key = %(named)s::text
@@ -52,11 +52,11 @@ SELECT altered.version, altered.modified_at, {NODE.format("own")},
   CASE WHEN %(name)s::text IS NOT NULL THEN altered.doc END AS doc, altered.created_by, altered.created_at
 FROM (SELECT 1) AS one LEFT JOIN altered ON true LEFT JOIN own ON own.id = altered.id""")
 
-# Runs after MOVE_NAMED, in its transaction: MOVE_NAMED holds the lock for which the creates of children wait, and this
-# statement's snapshot is younger (checks.py). The operation's own row names the entity; without such a row, nothing was
-# written. Behind a pooler, the session's planner settings do not apply. The planner does not know which parent that is:
-# where one schema has nearly all tables, it would scan all guards for an empty one, while locks are held. ORDER BY
-# makes it look up the first child in the index.
+# Runs after MOVE_NAMED, in the same transaction. MOVE_NAMED holds the lock for which creates of children wait, and the
+# snapshot of this statement is newer (checks.py). The operation's own row names the entity; no row means that nothing
+# was written. Behind a pooler, the session's planner settings do not apply. The planner does not know the parent. If
+# one schema has nearly all tables, it would scan all guards for a parent without children, while locks are held. ORDER
+# BY makes it look up the first child in the index.
 EMPTY: Final = without_comments("""SELECT 1 / (CASE WHEN (SELECT g.id FROM guard g
     WHERE g.parent_id = (SELECT entity_id FROM operation WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0)
       AND (g.state = 0 OR g.state = 3)
@@ -76,7 +76,7 @@ def statements(commit: Commit, write: Update) -> list[Statement]:
 
 
 class MovedByName(NamedTuple):
-    """The statement's row: the columns of its last SELECT."""
+    """The statement's row, with the columns of its last SELECT."""
 
     version: int | None
     """The new version; None: a precondition did not hold, and all columns are None."""
@@ -89,13 +89,13 @@ class MovedByName(NamedTuple):
     in_use: bool
     fold: bool
     doc: str
-    """None for a drop, whose answer needs no document."""
+    """None for a drop: its caller needs no document."""
     created_by: str | None
     created_at: int
 
     @property
     def found(self) -> Record:
-        """The entity as it was found, without its last modifier, which the caller does not need."""
+        """The entity as it was found, without its last modifier, which is not needed."""
         node = Node(self.id, self.kind, self.name, self.scope_version, self.in_use, self.fold)
         return Record((node,), (self.version or 0) - 1, self.doc, self.created_by, self.created_at, None, 0)
 
@@ -103,7 +103,7 @@ class MovedByName(NamedTuple):
 def outcome(_: Commit, write: Update, row: Row) -> CommitOutcome:
     """Return the outcome that the statement's row means.
 
-    A conflict has no exact cause: the call reads, and commits again.
+    A conflict has no exact cause, so the call reads and commits again.
     """
     moved = MovedByName(*row)
     if moved.version is None:

@@ -15,11 +15,11 @@ from metastore.port.writes import Result, Update
 
 CARRY = without_comments(
     RESOLVING.format(
-        # as in alter.py: another operation's mark lets the statement stop; so does an older ticket
+        # as in alter.py, another operation's mark stops the statement; so does an older ticket
         free=f"""
     AND EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND (mark IS NULL OR mark = %(operation_id)s::uuid))
     AND NOT {in_line("%(id)s::bigint", "%(ticket)s::bigint")}""",
-        # the transaction's own position comes before those of the intents
+        # the transaction's own position is drawn before those of the intents
         first="\nfirst AS MATERIALIZED (SELECT nextval('change_seq') AS seq FROM go),",
         after_first=", first",
         more=f""",
@@ -46,12 +46,12 @@ SELECT (SELECT count(*) FROM guarded) AS held, (SELECT count(*) FROM cas) AS cas
 FROM (SELECT 1) AS one LEFT JOIN go ON true"""
 )
 
-# The logarithm of 0 raises READ, which aborts the commit that it belongs to.
+# The logarithm of 0 raises READ, which aborts the whole commit.
 HELP_MUST = without_comments(
     RESOLVING.format(free="", first="", after_first="", more="")
     + "SELECT ln(CASE WHEN EXISTS (SELECT FROM go) THEN 1 ELSE 0 END)"
 )
-"""Resolves intents after the statements of a general commit, whose new version it expects; or fails."""
+"""Resolves intents after the statements of a general commit, whose new version it expects; otherwise fails."""
 
 
 def help_must(commit: Commit, help_: Help) -> Statement:
@@ -60,7 +60,7 @@ def help_must(commit: Commit, help_: Help) -> Statement:
 
 
 def fits(commit: Commit, write: Update) -> bool:
-    """Whether the commit's one write is a new document, without parts that the statement does not support."""
+    """Whether the commit's only write is a new document, and the statement supports all other parts."""
     event, plain_ = write.event, write.scope_version is None and write.doc is not None
     rare = commit.leases or commit.evidence or commit.caller is not None or commit.reason is not None
     return plain_ and not rare and event.path_before == event.path_after
@@ -73,14 +73,14 @@ def statement(commit: Commit, write: Update) -> Statement:
     values = {
         **help_parameters(carried),
         **parameters.of_one(commit, write),
-        # guards of the transaction and of the intents; if they name two scope versions of one guard, one of them fails
+        # the guards of the transaction and of its intents; with two scope versions of one guard, the commit fails
         **parameters.guards(_guards(commit, carried)),
         "version": write.version,
         "by": commit.principal,
         "own_doc": write.doc,
         "ticket": commit.ticket,
         "leaves": plain(commit.leaves),
-        # the entity's state after the transaction and all intents
+        # the entity's document after the transaction and all intents
         "doc": applied[-1].doc if applied else write.doc,
         "principal": applied[-1].principal if applied else commit.principal,
     }

@@ -1,9 +1,8 @@
-"""Checks of a general commit that need their own snapshot: emptiness, absence, listings, the newest dropped.
+"""Checks of a general commit that need their own snapshot: emptiness, absence, listings, the newest dropped entity.
 
-A check is a statement in the commit's transaction, after the locks. Its snapshot is younger than the wait for those
-locks, so it sees the commits of the transactions that it waited for. The exclusive guard on the parent, which the port
-asks for, keeps the answer true until the commit is over. A check that fails raises an error, and with it aborts
-everything that is sent in the same message.
+A check is a statement in the commit's transaction, after the locks. Its snapshot is newer than the wait for those
+locks, so it sees the commits for which it waited. The exclusive guard on the parent, which the port requires, keeps the
+answer true until the commit. A failing check raises an error, which aborts everything in the same message.
 """
 
 from __future__ import annotations
@@ -16,32 +15,32 @@ from metastore.port.commit import Commit
 from metastore.port.conditions import DROPPED, Absent, Children, Listing, Newest, Relations
 from metastore.port.writes import Update
 
-# "Drop if it is empty" in one statement is wrong: it would check emptiness in the snapshot from before the wait for the
+# One statement "drop if it is empty" is wrong: it would check emptiness in the snapshot from before the wait for the
 # guard. A child that was committed meanwhile would become an orphan. The division by zero raises NOT_EMPTY. `leaving`:
-# entities that the same commit drops or moves away do not count.
+# entities that the same commit drops or moves away; they do not count.
 _EMPTY = """SELECT 1 / (CASE WHEN EXISTS (SELECT FROM guard g
   WHERE g.parent_id = ANY(%(ids)s::bigint[]) AND (g.state = 0 OR g.state = 3)
     AND NOT EXISTS (SELECT FROM unnest(%(leaving)s::bigint[]) AS l(id) WHERE l.id = g.id)) THEN 0 ELSE 1 END)"""
 
-# A name that a transaction found absent: without the check it could commit beside a create of that name (write skew).
+# A name that a transaction found absent. Without this check it could commit beside a create of the name (write skew).
 _ABSENT = fails_if(
     """EXISTS (SELECT FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[]) AS w(p, f, k)
     JOIN guard g ON g.parent_id = w.p AND g.family = w.f AND g.key = w.k WHERE g.state = 0)"""
 )
 
-# Likewise for a partition, a model version or a statistic.
+# The same for a partition, a model version or a statistic.
 _ABSENT_OWNED = fails_if(
     """EXISTS (SELECT FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[]) AS w(p, f, k)
     JOIN owned o ON o.owner_id = w.p AND o.kind = w.f AND o.name = w.k)"""
 )
 
-# A transaction that caught NotEmpty, or saw that no child was left, rests on that answer.
+# A transaction may rest on the answer whether there are children, for example after NotEmpty.
 _CHILDREN = fails_if(
     """%(there)s::boolean <> EXISTS (SELECT FROM guard
     WHERE parent_id = %(parent_id)s::bigint AND (state = 0 OR state = 3) AND id <> ALL(%(besides)s::bigint[]))"""
 )
 
-# Restore by name means the newest dropped entity of that name. IS DISTINCT FROM: "nothing to restore" is an answer too.
+# Restore by name means the last dropped entity of that name. IS DISTINCT FROM, because the answer may be "none".
 _NEWEST = fails_if(
     f"""%(id)s::bigint IS DISTINCT FROM (SELECT id FROM guard
     WHERE parent_id = %(parent_id)s::bigint AND family = %(family)s::text AND key = %(key)s::text
@@ -52,18 +51,18 @@ _NEWEST = fails_if(
 _MEMBERS = {
     False: f"""SELECT g.id, e.version FROM guard g CROSS JOIN {each("entity", "e", "e.id = g.id")}
     WHERE g.parent_id = %(parent_id)s::bigint AND g.kind = %(kind)s::text AND g.state = %(state)s::smallint""",
-    # the id of the owner comes from a row of its own (unnest): relations.py says why
+    # the owner's id comes from a row of its own (unnest): relations.py says why
     True: f"""SELECT o.id, o.version FROM unnest(ARRAY[%(parent_id)s::bigint]) AS w(id)
     CROSS JOIN {each("owned", "o", "o.owner_id = w.id AND o.kind = %(kind)s::text")}""",
 }
 
-# Both differences: no member came (a phantom), went or changed since the transaction listed them.
+# Two differences, one in each direction: no member came (a phantom), went or changed since the listing.
 _LISTING = {owned: fails_unless_seen(members) for owned, members in _MEMBERS.items()}
 """The key says whether the members are owned rows."""
 
 
 def checks(commit: Commit, updates: list[Update]) -> list[Statement]:
-    """Return the statements that check the preconditions of ``commit``; ``updates`` are those among its writes."""
+    """Return the statements that check the preconditions of ``commit``; ``updates``: the updates among its writes."""
     return [
         *_empty(updates),
         *_absent(commit, _ABSENT, owned=False),

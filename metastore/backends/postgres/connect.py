@@ -1,12 +1,11 @@
-"""The pool of connections to PostgreSQL: opened, lent, taken back, and given up by a forked child.
+"""The pool of connections to PostgreSQL: it opens, lends and takes back connections; a forked child begins again.
 
-Connections are in autocommit: a statement is its own transaction, and so are the statements of one message. Behind a
-pooler (recognised by a backend id that is not the server's) a session keeps nothing: no prepared statements, no
-settings.
+Connections are in autocommit: one statement is a transaction, and so are the statements of one message. Behind a pooler
+(recognised by a backend id that is not the server's) a session keeps nothing: no prepared statements, no settings.
 
-Every wait (for a free connection, a new one, an answer) ends with the call (``connection.py``).
+Every wait (for a free connection, a new connection, an answer) ends with the call (``connection.py``).
 
-A URL may lead to several servers, or to another one after a fail-over. A store that reads the primary is never given a
+A URL may lead to several servers, or after a fail-over to another server. A store that reads the primary never gets a
 connection to a replica, whose state may be old.
 """
 
@@ -35,8 +34,8 @@ from metastore.urls import Url
 
 Rows = list[tuple[Any, ...]]
 
-# psycopg warns of errors that it ignores, such as a rollback on a connection that was cut; without this handler,
-# logging would print that to the stderr of a program that asks for no logs
+# psycopg warns of errors that it ignores, such as a rollback on a broken connection. Without this handler, logging
+# would print the warnings to stderr if the program configures no logs.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 _DEFAULTS: dict[str, Any] = {
@@ -48,37 +47,37 @@ _DEFAULTS: dict[str, Any] = {
     "client_encoding": "utf8",
 }
 _CONNECT_TIMEOUT = (2, 10)
-"""The shortest time to wait for a connection (libpq takes 2 for 1), and the longest, in seconds, for one address.
+"""The shortest and the longest wait for a connection to one address (seconds); libpq treats 1 as 2.
 
-The call's deadline ends it earlier.
+The call's deadline may end it earlier.
 """
 _COMING_BACK = (None, "57P03", "57P01", "57P02", "53300", "08P01")
-"""SQLSTATEs of a server that is away for a moment: no answer, starting, stopping, or too many connections.
+"""SQLSTATEs of a server that is briefly unavailable: no answer, starting, stopping, or too many connections.
 
-The last one comes from a pooler which cannot reach its server (pgbouncer: "server login has been failing"), or is full.
+The last one comes from a pooler that is full, or cannot reach its server (pgbouncer: "server login has been failing").
 """
 _KEPT_OWN = 2
-"""How many connections are kept on which a waiter listened; the waiter's channel is not used again."""
+"""How many used listening connections are kept; a new waiter listens on its own channel."""
 _LONGEST = 2**31 - 1
-"""The longest time-out of PostgreSQL, in milliseconds."""
+"""PostgreSQL's longest time-out (milliseconds)."""
 _HAS_TRANSACTION_TIMEOUT = 170000
-"""The first version of PostgreSQL with transaction_timeout, which also counts while the server waits for the client."""
+"""The first version of PostgreSQL with transaction_timeout, which also counts waits for the client."""
 _LATER = 1000
-"""How much later than a statement its transaction ends, in milliseconds: the end of a transaction ends the session."""
+"""How much later than its statement a transaction times out (milliseconds), because that ends the session too."""
 
 
 class Pool:
-    """A pool of connections, which a forked child does not share with its parent."""
+    """A pool of connections; a forked child does not share it with its parent."""
 
     def __init__(self, url: Url, timeout: float, limits: Limits | None = None, *, replica: bool = False) -> None:
-        """``replica``: ``url`` is one of ``read_from``. Its server may be a replica at any time."""
+        """``replica``: ``url`` is one of ``read_from``, so its server may be a replica."""
         self.limits = limits or Limits()
         self._where = f"{url.host or 'local socket'}:{url.port or 5432}/{url.database or ''}"
         shortest, longest = _CONNECT_TIMEOUT
         waits = max(shortest, min(longest, math.ceil(timeout)))
         arguments = {**_DEFAULTS, "connect_timeout": waits, **options_of(url)}
         names = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username}
-        # empty ones are left out: libpq takes them from a service file or the environment
+        # leave out empty ones: libpq takes them from a service file or the environment
         arguments |= {k: v for k, v in names.items() if v}
         if url.password is not None:
             arguments["password"] = str(url.password)
@@ -90,21 +89,21 @@ class Pool:
         self._of_parent: list[object] = []
         self._pool, self._own = self._new_pool(), deque[Connection]()
         self.opened = object()
-        """A new object after each connection that was opened, and after each new run of the server."""
+        """A new object after each new connection, and after each new run of the server."""
         self.run: str | None = None
-        """The last answering server's run (:data:`~metastore.backends.postgres.settings.RUN`); None: no answer yet."""
+        """The :data:`~metastore.backends.postgres.settings.RUN` in the server's last answer; None: no answer yet."""
         self.when_started: Callable[[], None] = _nothing
-        """Called when a connection leads to a server that was restarted since, or to another server."""
+        """Called when a connection leads to a restarted server, or to another server."""
 
     def _new_pool(self) -> WaitingPool:
         return WaitingPool(self._connect, self._settle, self.limits, self._timeout)
 
     def _begin_in_child(self) -> None:
         """Begin with an empty pool."""
-        # kept open: closing its connections here would end the parent's sessions
+        # keep them open: closing the connections here would end the parent's sessions
         self._of_parent += (self._pool, self._own)
         self._own = deque()
-        self._pool = self._new_pool()  # assigned last: the new pool marks the steps above as done
+        self._pool = self._new_pool()  # last, because the new pool marks the steps above as done
 
     def use(self) -> PoolUse:
         """Return how many connections are in use."""
@@ -130,7 +129,7 @@ class Pool:
                 late.names_place = True
                 raise late from None
             if isinstance(error, psycopg.Error):
-                # libpq's text names host, port and user, and never the password
+                # libpq's text names host, port and user, but never the password
                 unavailable = BackendUnavailable(
                     f"cannot connect to PostgreSQL at {self._where}: {first_line(error)}; "
                     "check the URL, the credentials, and that the server runs"
@@ -156,7 +155,7 @@ class Pool:
         return connection
 
     def _ends(self, connection: Connection) -> Iterator[str]:
-        """Yield the settings that end the leftovers of a client that is gone, or that stopped within a message."""
+        """Yield the settings that make the server end the unfinished work of a client that is gone or stopped."""
         longest = min(math.ceil(self._timeout * 1000), _LONGEST - _LATER)
         yield f"SET statement_timeout = {longest}"
         if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
@@ -164,20 +163,19 @@ class Pool:
         yield from (f"SET tcp_{name} = {_DEFAULTS[name]}" for name in _DEFAULTS if name.startswith("keepalives_"))
 
     def _note_run(self, run: str) -> None:
-        """Forget everything that is remembered if the server was restarted since, perhaps from a backup."""
+        """Forget everything that is remembered if the server was restarted, perhaps from a backup."""
         if run != self.run:
             if self.run is not None:
-                self._pool.forget()  # they are dead, or lead to a server that another one has replaced
+                self._pool.forget()  # they are dead, or lead to a replaced server
                 self.when_started()
                 self.opened = object()
-            # assigned last: answers that another thread takes from the store's memory until then belong to the run
-            # before
+            # last: until then, other threads may take answers of the earlier run from the store's memory
             self.run = run
 
     def check_run(self, connection: Connection, run: str | None) -> None:
-        """Raise AnotherRun if the connection leads to a server in another run; None: the caller has read in no run.
+        """Raise AnotherRun if the connection leads to another run than ``run`` of the server (None: any run is right).
 
-        The pool's note may come from another connection, which asked earlier and noted its answer later.
+        The pool's note may come from another connection, which asked earlier but noted its answer later.
         """
         if run is not None and run != connection.run:
             self._note_run(cast(str, connection.run))
@@ -186,7 +184,7 @@ class Pool:
     def _check_role(self, replica: bool) -> None:
         """Refuse a replica in a store that reads the primary.
 
-        The first connection may show that it is one: one is enough.
+        The first connection that shows it is enough.
         """
         if replica and self._needs_primary:
             refused = BackendUnavailable(
@@ -198,9 +196,9 @@ class Pool:
         self._needs_primary = self._needs_primary or not (replica or self._replica)
 
     def own_connection(self, first: str) -> psycopg.Connection[Any] | None:
-        """Lend a connection in which a session lasts, and execute ``first`` in it.
+        """Lend a connection with a session of its own, and execute ``first`` in it.
 
-        None behind a pooler, which has none to give.
+        Return None behind a pooler, where no session lasts.
         """
         if self._closed:
             raise StoreClosed
@@ -229,7 +227,7 @@ class Pool:
             return None
 
     def take_back_own(self, connection: psycopg.Connection[Any], *, usable: bool) -> None:
-        """Keep such a connection for the next waiter: only a few of them, and none after :meth:`close`."""
+        """Keep such a connection for the next waiter, but only a few, and none after :meth:`close`."""
         mine = self._pool.pid == process_id()
         if usable and mine and not self._closed and not connection.closed and len(self._own) < _KEPT_OWN:
             self._own.append(cast(Connection, connection))
@@ -238,7 +236,7 @@ class Pool:
 
     def connection(self) -> Loan[Connection]:
         """Lend a connection for a ``with`` block; a broken connection is thrown away."""
-        # a call that cleans up after the close gets its own connection, which is closed at the end
+        # a clean-up after the close gets a connection of its own, which is closed at the end
         if self._closed and not cleans_up():
             raise StoreClosed
         if self._pool.pid != process_id():
@@ -260,8 +258,8 @@ class Pool:
     ) -> Rows:
         """Run one statement in its own transaction, and return its rows: the hot path.
 
-        ``pooled``: how to run it behind a pooler, where a session may have other settings, if those matter. ``run``:
-        see :meth:`check_run`.
+        ``pooled``: how to run it behind a pooler, if settings of the session matter that may differ there. ``run``: see
+        :meth:`check_run`.
         """
         with (loan := self.connection()) as connection:
             if run not in (None, connection.run):
@@ -281,8 +279,8 @@ class Pool:
     ) -> list[Rows]:
         """Run statements as one transaction, in one message; return the rows of each. See :meth:`fetch`.
 
-        ``behind``: a statement that is executed after the transaction in the same message, and may fail. Through a
-        pooler it is not sent. ``prepared``: the statements are worth preparing; others need something ``behind``.
+        ``behind``: a statement that follows the transaction in the same message, and may fail; behind a pooler it is
+        not sent. ``prepared``: the statements are worth preparing. If they are not, ``behind`` is required.
         """
         with (loan := self.connection()) as connection:
             self.check_run(connection, run)
@@ -296,17 +294,17 @@ class Pool:
             return rows[: len(statements)]
 
     def _settle(self, connection: Connection, error: type[BaseException] | None) -> bool:
-        """Whether a connection may be lent again: unfinished business must not meet the next borrower.
+        """Whether a connection may be lent again: the next borrower must not meet unfinished work.
 
-        After an interrupt it may not: a lock or the pipeline mode may be left behind in it, although it seems idle. A
-        connection whose answer made no sense (an error without a SQLSTATE) is closed too: the next borrower would get
-        the rest of the answer. Raises if the answers that came must not count: the server may have become another one
-        (``connection.py``).
+        After an interrupt it may not: the connection may have a held lock or be in pipeline mode, although it seems
+        idle. A connection with an incomprehensible answer (an error without a SQLSTATE) is closed too: the next
+        borrower would get the rest of that answer. Raises if the received answers must not count, because the server
+        may have changed (``connection.py``).
         """
         if error is None and connection.asks:
             connection.ask()
         elif not connection.stopped and connection.info.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
-            connection.stop_what_was_left()  # otherwise the statement goes on at the server, and keeps its locks
+            connection.stop_what_was_left()  # otherwise the statement continues at the server, and keeps its locks
         if self._closed or connection.stopped:
             return False
         return error is None or (
@@ -317,7 +315,7 @@ class Pool:
         )
 
     def forget(self) -> None:
-        """Lend none of the present connections again: one was found dead, so others may be dead as well."""
+        """Never lend the present connections again, because one was found dead and others may be dead too."""
         self._pool.forget()
 
     def close(self) -> None:
@@ -329,7 +327,7 @@ class Pool:
 
 
 class AnotherRun(psycopg.OperationalError):
-    """The commit rests on reads from before the server was restarted. Nothing was sent."""
+    """The commit rests on reads from an earlier run of the server. Nothing was sent."""
 
 
 def _nothing() -> None:

@@ -1,10 +1,10 @@
 """A connection to PostgreSQL whose waits end with the call.
 
-A wait ends by the instant that :func:`metastore.deadlines.until` set, else the store's timeout after the wait began.
-Then the server is asked to stop, and has a moment to report the statement's outcome; only a server without an answer
-leaves the outcome of a commit unknown. The look-up of a host's name has no deadline.
+A wait ends at the instant that :func:`metastore.deadlines.until` has set, or else after the store's timeout. Then the
+server is asked to stop the statement, and has a moment to report the outcome. Only if the server does not answer, the
+outcome of a commit is unknown. Looking up a host name has no deadline.
 
-An answer counts only if nothing that came with it says that it may not be true later (``doubt.py``).
+An answer counts only if no notice or parameter that came with it casts doubt on it (``doubt.py``).
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from metastore.deadlines import remaining, stopping
 T = TypeVar("T")
 
 _LOOKS = (0.005, 0.1)
-"""How long psycopg waits at least and at most, in seconds, before it lets us look at the clock."""
+"""How long psycopg waits, at least and at most (seconds), before it lets this class look at the clock."""
 _STOPPING = (0.15, 0.25)
-"""How long it may take, in seconds, to ask the server to stop a statement, and then to get its answer."""
+"""How long it may take to ask the server to stop a statement, and then to get its answer (seconds)."""
 
 _OVERTAKEN = 0.05
-"""How long a statement may take, in seconds, to reach the server after the order to stop it."""
+"""How long a statement may take to reach the server after the order to stop it (seconds)."""
 
 
 class OutOfTime(psycopg.OperationalError):
-    """The server did not answer in time. The statement may be applied all the same, so the error has no SQLSTATE."""
+    """The server did not answer in time. It may still apply the statement, so the error has no SQLSTATE."""
 
 
 class NothingSent(OutOfTime):
-    """The time was over before the statement was sent, so it is not applied."""
+    """The time ended before the statement was sent, so it is not applied."""
 
 
 class Connection(psycopg.Connection[Any]):
     """A connection whose waits end with the call."""
 
     timeout = math.inf
-    """How long a wait may take without a deadline, in seconds."""
+    """How long a wait without a deadline may take (seconds)."""
     stopped = False
-    """Whether it must not be used again: the server was asked to stop a statement, and the order may arrive late and
-    stop the next one; or an answer is in doubt.
+    """Whether it must not be used again: an answer is in doubt, or a late order to stop a statement may stop the next
+    one.
     """
 
     simple = False
-    """Each statement is a simple query, which the server reads whole before it executes anything: nothing would end a
-    statement whose last bytes got lost.
+    """Each statement is a simple query, which the server reads completely before it executes anything. Otherwise
+    nothing would end a statement whose last bytes were lost.
     """
     run: str | None = None
-    """The run of the server to which it leads; behind a pooler, the run of the server that answered last."""
+    """The run of its server; behind a pooler, the run of the server that answered last."""
     told: Callable[[str], None] | None = None
-    """Behind a pooler, called with the run that each answer names: the pooler hides a restart of the server."""
+    """Behind a pooler, called with the run in each answer, because the pooler hides a restart of the server."""
     asks = False
-    """The server is a replica, and a pooler may hide its promotion: so it is asked after each answer."""
+    """Whether to ask the server after each answer: it is a replica, and a pooler may hide its promotion."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -68,9 +68,9 @@ class Connection(psycopg.Connection[Any]):
 
     @classmethod
     def _connect_gen(cls, *arguments: Any, **options: Any) -> Any:
-        """Connect, but not past the deadline. (psycopg's own time-out has whole seconds, and two at least.)
+        """Connect, but not past the deadline. (psycopg's own time-out has whole seconds, and at least two.)
 
-        Not a public method: a psycopg without it would only connect by its own time-out.
+        This method is private in psycopg: without it, a connection would only have psycopg's own time-out.
         """
         left = remaining(SYSTEM, math.inf)
         if left <= 0:
@@ -89,7 +89,7 @@ class Connection(psycopg.Connection[Any]):
         return super().wait(_ending(gen, left, self), min(looks, max(left, _LOOKS[0])), *arguments, **options)
 
     def execute(self, query: Any, *arguments: Any, **options: Any) -> psycopg.Cursor[Any]:
-        """Execute as psycopg does. Behind a pooler, the same message asks for the server's run."""
+        """Execute as psycopg does. Behind a pooler, the same message asks for the run of the server."""
         if self.told is None or not isinstance(query, str) or not query.lstrip().startswith(("SELECT", "WITH")):
             return super().execute(query, *arguments, **options)
         cursor = super().execute(f"SELECT {RUN};\n{query}", *arguments, **options)
@@ -115,9 +115,9 @@ class Connection(psycopg.Connection[Any]):
         self.told(self.run)
 
     def doubt(self) -> psycopg.OperationalError | None:
-        """Return the error to raise in place of the answer; None: the answer counts."""
+        """Return the error to raise instead of the answer; None: the answer counts."""
         error: psycopg.OperationalError
-        if self._doubt.unconfirmed:  # we stopped the statement, because the call's time is over
+        if self._doubt.unconfirmed:  # this program stopped the statement, because the call's time was over
             error = OutOfTime("no answer in time") if self.stopped else Unconfirmed("no replica confirmed the commit")
         elif self._doubt.promoted:
             error = Promoted("the replica was promoted")
@@ -127,31 +127,30 @@ class Connection(psycopg.Connection[Any]):
         return error
 
     def ask(self) -> None:
-        """Raise Promoted if the server behind a pooler was a replica, and is a primary now."""
+        """Raise Promoted if the server behind a pooler was a replica, and is now a primary."""
         if self.execute("SELECT pg_is_in_recovery()").fetchall() != [(True,)]:
             self.stopped = True
             raise Promoted("the replica was promoted")
 
     def stop(self) -> None:
-        """Ask the server to stop its statement: it frees its locks, and reports the statement's outcome."""
+        """Ask the server to stop its statement, so that it frees its locks and reports the outcome."""
         self.stopped = True
-        if psycopg.capabilities.has_cancel_safe():  # the older cancel function of libpq may wait for ever
+        if psycopg.capabilities.has_cancel_safe():  # libpq's older cancel function may wait for ever
             with suppress(psycopg.Error):
                 self.cancel_safe(timeout=_STOPPING[0])
 
     def stop_what_was_left(self) -> None:
-        """Ask the server twice to stop a statement that an interrupt left behind: the first order may overtake it.
+        """Ask the server twice to stop a statement that an interrupt left: the first order may overtake the statement.
 
-        A server that gets the order before it has read the statement ignores it, and would run the statement until its
-        time-out.
+        A server ignores an order that comes before the statement, and would then run the statement until its time-out.
         """
         self.stop()
-        SYSTEM.sleep(_OVERTAKEN)  # a sleep, not select(2), which refuses sockets with numbers from 1024 on
+        SYSTEM.sleep(_OVERTAKEN)  # not select(2), which refuses sockets with numbers above 1,023
         self.stop()
 
 
 def _ending(gen: Generator[Any, Any, T], left: float, connection: Connection | None) -> Generator[Any, Any, T]:
-    """Let one of psycopg's generators run for ``left`` seconds; then stop the connection's statement, or give up."""
+    """Run one of psycopg's generators for ``left`` seconds; then stop the connection's statement, or give up."""
     now, stop = SYSTEM.monotonic, stopping()
     ends = now() + left
     try:
@@ -163,7 +162,7 @@ def _ending(gen: Generator[Any, Any, T], left: float, connection: Connection | N
             connection.stop()
             wanted = gen.send((yield wanted))
             if now() <= ends:
-                connection.stop()  # the first request to cancel may have arrived before the statement
+                connection.stop()  # the first request to stop may have overtaken the statement
             while now() <= ends:
                 wanted = gen.send((yield wanted))
     except StopIteration as end:

@@ -27,7 +27,7 @@ from metastore.port.writes import Insert, Result
 
 
 def _create(lease: LeaseParts) -> str:
-    # the order of the CTEs is the order of the locks: guards, leases, then the new name, then the feed's position
+    # the order of the CTEs is the order of the locks: guards, leases, the new name; then the position is drawn
     return without_comments(f"""WITH {GUARDED},{lease.cte}
 -- Takes the name. The unique index on live names makes a second create of the same name wait for this one, and then
 -- do nothing: no name is taken twice, and no error aborts the transaction.
@@ -89,7 +89,7 @@ def values(commit: Commit, write: Insert) -> dict[str, Any]:
 
 
 class Created(NamedTuple):
-    """The statement's row: the columns of its last SELECT."""
+    """The statement's row, with the columns of its last SELECT."""
 
     held: int
     """How many guards held."""

@@ -1,7 +1,7 @@
 """Create one entity together with its owner: the statement, its parameters, and the meaning of its row.
 
-A user's create is this commit: the user becomes the owner. It is one statement, like a plain create (create.py), with
-one more row in each of two tables.
+A user's create is this commit, because the user becomes the owner. It is one statement, like a plain create
+(create.py), with one more row in each of two tables.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class CreatedOwned(NamedTuple):
 
 
 def fits(commit: Commit) -> bool:
-    """Whether a commit that has nothing rare makes an entity under a reserved id, and its owner."""
+    """Whether a commit without rare parts creates an entity with a reserved id, and its owner relation."""
     if len(commit.writes) != 2 or commit.leases or commit.ticket is not None or commit.carries or commit.reason:
         return False
     made, owner = commit.writes

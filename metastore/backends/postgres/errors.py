@@ -1,4 +1,4 @@
-"""Turn an error of PostgreSQL, raised while a commit was sent, into the commit's outcome."""
+"""Turn a PostgreSQL error from sending a commit into the commit's outcome."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ CHECKS: dict[str | None, Cause] = {
     fragments.TICKET: "ticket",
     fragments.ANOTHER_RUN: "serialization",  # handled like a commit that was not sent
 }
-"""The cause of a conflict, by the SQLSTATE that the failed check raised."""
+"""The cause of a conflict, by the SQLSTATE of the failed check."""
 
 _UNIQUE: dict[str | None, Cause] = {
     "guard_live_name": "name",
     "owned_pkey": "name",
     "relation_pkey": "name",
     "operation_pkey": "operation",
-    # Two clients take a name for the first time: ON CONFLICT checks the primary key only
+    # two clients take a name for the first time: ON CONFLICT covers only the primary key
     "lease_token": "lease",
 }
 """The cause of a conflict, by the unique index that refused a row."""
 
 
 def outcome(error: psycopg.Error) -> Conflicted | Unknown:
-    """Return the outcome that an error means, which was raised while a commit was sent.
+    """Return the outcome that an error means which was raised while a commit was sent.
 
-    Raises the caller's error if the commit was surely not applied and a repetition would not help; and Unannounced.
+    Raises the caller's error if the commit was surely not applied and a repeat would not help. Raises Unannounced.
     """
     consequence = of_sqlstate(error.sqlstate)
     if isinstance(error, NothingSent) or refused_here(error):
-        raise_read_error(error)  # the time was over, or the client refused the value: nothing was sent
+        raise_read_error(error)  # the time was over, or the client refused a value: nothing was sent
     if consequence is Consequence.RETRY:
         return Conflicted("serialization")
     if consequence is Consequence.UNKNOWN:

@@ -1,6 +1,6 @@
-"""Rename, move, drop, restore, purge, enable or disable one entity: statement, parameters, the meaning of its row.
+"""Rename, move, drop, restore, purge, enable or disable one entity: statement, parameters, meaning of its row.
 
-These operations are exclusive: they raise the scope version, so that they conflict with every guard on the entity.
+These operations are exclusive: they raise the scope version, so they conflict with every guard on the entity.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from metastore.port.writes import Result, Update
 def written(entity_id: str, lease: LeaseParts) -> str:
     """Return the CTEs after the compare-and-swap ``altered`` of an exclusive update of one entity.
 
-    ``entity_id``: its id, as an expression without rows, by which the planner looks the rows up.
+    ``entity_id`` is an expression for the id that reads no rows, so that the planner looks up rows by it.
     """
     return f"""-- The new place, and the next scope version: every guard that saw the old one fails from now on.
 -- Raises a unique violation (guard_live_name) where the new name is taken, which aborts all of it.
@@ -93,8 +93,8 @@ MOVE, MOVE_NOTED = _move(NO_LEASES), _move(NOTED)
 def fits(commit: Commit, write: Update) -> bool:
     """Whether an update is exclusive, keeps its document, needs no more checks, and has its guards in order.
 
-    The statement locks the shared guards before the entity's own. So they must have smaller ids: locks are taken in
-    the ids' order.
+    The statement locks the shared guards before the entity's own guard. Locks must be taken in the order of ids, so the
+    shared guards must have smaller ids.
     """
     plain = write.scope_version is not None and write.doc is None and not write.empty and not commit.leases
     return plain and all(guard.id < write.id for guard in commit.guards)
@@ -109,7 +109,7 @@ def statements(commit: Commit, write: Update) -> list[Statement]:
 
 
 def moved_to(commit: Commit, write: Update) -> dict[str, Any]:
-    """Return the parameters of an exclusive write, which an id or a name identifies."""
+    """Return the parameters of an exclusive write, by id or by name."""
     place = write.place
     return {
         **parameters.of_one(commit, write),
@@ -128,13 +128,13 @@ class Moved(NamedTuple):
     """The statement's row: the columns of its last SELECT."""
 
     held: int
-    """How many guards held, the entity's own among them."""
+    """How many guards held, including the entity's own."""
     version: int | None
     """The new version; None: a precondition did not hold."""
     modified_at: int
     """The database's time (µs); None as for ``version``."""
     marked: bool | None
-    """Whether a mark, or the others' turn, is in the way; None if the entity was changed."""
+    """Whether a mark, or the others' turn, prevented it; None if the entity was changed."""
 
 
 def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
@@ -142,6 +142,6 @@ def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
     moved = Moved(*row)
     if moved.version is not None:
         return Committed((Result(write.id, moved.version, moved.modified_at),))
-    if moved.held <= len(commit.guards):  # the entity's own guard counts as one more
+    if moved.held <= len(commit.guards):  # the entity's own guard counts too
         return Conflicted("marked" if moved.marked else "ancestor")
     return Conflicted("self")

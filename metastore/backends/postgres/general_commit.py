@@ -1,8 +1,8 @@
 """Apply a commit that no special statement covers: its stages, locks and checks, and the meaning of its rows.
 
-One write of a common kind has a special statement (create, alter, exclusive). Everything else is one message, hence one
-round trip and one transaction. The message first takes locks, if shared and exclusive ones would mix, then checks with
-a snapshot that is taken after the locks, then writes with one statement for each stage.
+One write of a common kind has a special statement (create, alter, exclusive). Everything else is one message, and so
+one round trip and one transaction. If shared and exclusive locks would mix, the message first takes the locks. Then it
+makes the checks, whose snapshot is taken after the locks. Then it writes, with one statement for each stage.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from metastore.port.note import note_below, note_of
 from metastore.port.writes import Delete, Insert, Put, Relate, Result, Update, Write
 
 _MANY = 100
-"""With more rows, the server plans the statement at each call: a plan for a few rows compares each row with each."""
+"""With more rows, the server plans the statement at each call: a plan for few rows compares all pairs of rows."""
 
 
 class _Stage(NamedTuple):
     """One of the writing statements of a commit."""
 
     ordinals: Sequence[int]
-    """The ordinals of the commit's writes that it makes."""
+    """The ordinals of the writes that the stage makes."""
     shared: Sequence[Guard]
     barred: dict[int, int]
-    """The guards that it holds exclusively: id and scope version."""
+    """The guards that the stage holds exclusively: id and scope version."""
     reads: Sequence[Expect]
     must: bool
-    """It fails where a precondition does not hold, because other statements are sent with it."""
+    """The stage fails if a precondition does not hold, because other statements are sent with it."""
 
     @property
     def first(self) -> bool:
-        """Whether it is the first stage; its locks last for the stages after it."""
+        """Whether it is the first stage, whose locks last for the later stages."""
         return not self.ordinals or self.ordinals[0] == 0
 
 
@@ -60,7 +60,7 @@ def statements(commit: Commit) -> list[Statement]:
     ordinals, checked = _split(commit.writes), checks(commit, updates)
     before: list[Statement] = []
     # a check runs after the guards are locked; several stages, or shared and exclusive locks together, could otherwise
-    # lock out of the ids' order
+    # take locks out of the ids' order
     if checked or len(ordinals) > 1 or mixed({g.id for g in shared}, set(barred)):
         before += lock_in_order(LOCK_GUARDS, {g.id for g in shared}, set(barred))
     read_ids = {r.id for r in reads if not r.owned}
@@ -71,13 +71,13 @@ def statements(commit: Commit) -> list[Statement]:
         before.append(Statement(ADVANCE, asdict(commit.advance)))
     if before and commit.patience is not None:
         before.insert(0, Statement(PATIENCE, {"patience": parameters.patience(commit)}))
-    # in a commit of one statement, the exclusive update of the marked guard removes the mark itself
+    # if a commit has one statement, the exclusive update of the marked guard removes the mark itself
     release = commit.held is not None and (commit.held not in exclusive or len(ordinals) > 1)
     bumped = [g.id for g in commit.guards if g.bump]
     if len(ordinals) > 1:
         stages = list(_in_stages(commit, shared, barred, reads, ordinals))
     else:
-        # the other statements of this message must not be applied if this statement writes nothing
+        # if this statement writes nothing, the other statements of this message must not be applied either
         must = release or bool(bumped) or commit.claim > 0 or commit.advance is not None
         must = must or bool(carried or commit.leaves)
         stages = [_Stage(ordinals[0], shared, barred, reads, must)]
@@ -103,8 +103,8 @@ def _exclusive(writes: Sequence[Write]) -> dict[int, int]:
 def _split(writes: Sequence[Write]) -> list[list[int]]:
     """Split the writes into stages where their order matters; return the ordinals of each stage.
 
-    A statement writes a row once. And a name that one write gives up can be taken only by a later statement, because a
-    unique index is checked row by row.
+    A statement can write a row only once. And if one write gives up a name, only a later statement can take that name,
+    because a unique index is checked row by row.
     """
     stages: list[list[int]] = [[]]
     rows: set[object] = set()
@@ -124,7 +124,7 @@ def _split(writes: Sequence[Write]) -> list[list[int]]:
 
 
 def _row(write: Write) -> object:
-    """Return the identity of the row that a write changes; None: the row is new."""
+    """Return the identity of the row that a write changes; None: it makes a new row."""
     if isinstance(write, Insert | Update):
         return write.id
     if isinstance(write, Relate):
@@ -133,7 +133,7 @@ def _row(write: Write) -> object:
 
 
 def _names(write: Write) -> tuple[str | None, str | None]:
-    """Return the names that a write takes and gives up: without parents, and folded, so that none is missed."""
+    """Return the names that a write takes and gives up. They have no parents and are folded, so none is missed."""
     if isinstance(write, Insert):
         return fold(write.key), None
     if not isinstance(write, Update) or (write.place is None and write.state is None):
@@ -146,7 +146,7 @@ def _names(write: Write) -> tuple[str | None, str | None]:
 def _in_stages(
     commit: Commit, shared: list[Guard], barred: dict[int, int], reads: list[Expect], stages: list[list[int]]
 ) -> Iterator[_Stage]:
-    """Yield the stages; each checks the scope versions that its exclusive updates raise."""
+    """Yield the stages. Each checks the scope versions that its exclusive updates raise."""
     exclusive = _exclusive(commit.writes)
     for n, ordinals in enumerate(stages):
         own = _exclusive([commit.writes[i] for i in ordinals])
@@ -290,18 +290,18 @@ def _owned(owned: dict[int, Put | Delete]) -> dict[str, Any]:
 
 
 class Done(NamedTuple):
-    """One row of a statement that writes: the columns of its last SELECT. One row for each write, at least one."""
+    """One row of a writing statement, with the columns of its last SELECT: one row for each write, at least one."""
 
     fenced: bool
     """Whether all leases still had their tokens."""
     guards: bool
-    """Whether all guards held, the exclusive ones too."""
+    """Whether all guards held, including the exclusive ones."""
     turn: bool
-    """Whether no other transaction is in line before it."""
+    """Whether no other transaction is earlier in line."""
     reads: bool
     """Whether all validated reads still had their versions."""
     own: bool
-    """Whether all rows to write had the expected versions."""
+    """Whether all rows to write still had the expected versions."""
     free: bool
     """Whether no mark and no pending intent blocks the commit."""
     marked: bool
@@ -314,8 +314,8 @@ class Done(NamedTuple):
 
 def outcome(commit: Commit, rows: list[Row]) -> CommitOutcome:
     """Return the outcome that the rows of all stages mean."""
-    # A statement that must succeed has more columns, which only raise. If one of several stages failed, all failed: the
-    # first row speaks for them.
+    # A statement that must succeed has more columns, which only raise. If there are several stages, all of them fail
+    # together, so the first row speaks for all.
     done = [Done(*row[: len(Done._fields)]) for row in rows]
     first = done[0]
     if not first.fenced:

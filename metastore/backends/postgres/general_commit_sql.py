@@ -1,10 +1,10 @@
-"""The statement of a general commit on PostgreSQL, put together from the parts that its shape needs.
+"""The statement of a general commit on PostgreSQL, composed of the parts that its shape needs.
 
 A CTE that locks does so when ``ok`` counts its rows, in this order: shared guards, exclusive guards, validated reads,
-staged values, written entities, written owned rows, relations, leases. Within a part the locks are taken by id or
-name. ``ok`` judges all preconditions at once, and ``go`` is one row if they hold and none if not. Every write joins
-``go``, and the positions in the feed are drawn last. :mod:`metastore.backends.postgres.fragments` has the rules for
-all statements.
+staged values, written entities, written owned rows, relations, leases. Within a part, locks are taken by id or name.
+``ok`` judges all preconditions together; ``go`` has one row if they hold, and none otherwise. Every write joins ``go``,
+and the positions in the feed are drawn last. :mod:`metastore.backends.postgres.fragments` has the rules for all
+statements.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from metastore.backends.postgres.relations import DONE_RELATIONS, LOCKED_RELATIO
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
 
-# After the statements of a commit whose mark is on a guard that none of them changes. The quiet time that follows
+# Follows the statements of a commit whose mark is on a guard that none of them changes. The quiet time after the mark
 # is the others' turn.
 RELEASE = f"""UPDATE guard SET mark = NULL, marked_at = NULL, marked_until = NULL,
   quiet_until = {quiet("guard")}
 WHERE id = %(held)s::bigint AND mark = %(operation_id)s::uuid"""
 """Removes the operation's own mark."""
 
-# Before the statements that write. moved: the consumer's row, if it still has the position that the commit expects. The
-# logarithm of 0 raises READ, which aborts the commit if another process has moved the consumer.
+# Precedes the statements that write. moved: the consumer's row, if it still has the expected position. The logarithm of
+# 0 raises READ, which aborts the commit if another process has moved the consumer.
 ADVANCE = f"""WITH moved AS (
   UPDATE consumer SET seq = %(to)s::bigint, moved_at = {NOW}
   WHERE name = %(name)s::text AND seq = %(seq)s::bigint AND {DURABLE} RETURNING 1)
@@ -47,32 +47,32 @@ SELECT ln(CASE WHEN EXISTS (SELECT FROM moved) THEN 1 ELSE 0 END)"""
 """Moves a consumer of the feed, by compare-and-swap."""
 KEEP = f"""INSERT INTO operation (operation_id, ordinal, action, result, time)
 SELECT %(operation_id)s::uuid, 0, 'unchanged', %(result)s::text, {NOW} WHERE {DURABLE}"""
-"""The row of a commit that only moves a consumer: without it nobody could tell whether a move was applied."""
+"""The row of a commit that only moves a consumer: without it, nobody could tell whether the move was applied."""
 
 THROUGH = f"""UPDATE operation
 SET through = (SELECT max(seq) FROM operation WHERE operation_id = %(operation_id)s::uuid)
 WHERE operation_id = %(operation_id)s::uuid AND {DURABLE}"""
-"""After several statements of one commit: notes its last position on all its rows."""
-# After the statements of a commit that takes a right away. They hold these guards exclusively, and fail if a
-# precondition fails, so that the scope versions never grow without them.
+"""Notes the last position of a commit on all its rows; sent after several statements of one commit."""
+# Follows the statements of a commit that takes a right away. They hold these guards exclusively, and fail if a
+# precondition does not hold, so the scope versions never grow without the commit.
 BUMP = f"UPDATE guard SET scope_version = scope_version + 1 WHERE id = ANY(%(ids)s::bigint[]) AND {DURABLE}"
-"""Counts up the scope versions of the guards that ``barred`` holds."""
+"""Raises the scope versions of the guards that ``barred`` holds."""
 
 # --- locks and preconditions
 
 
 def _as_seen(table: str, ids: str, column: str, values: str) -> str:
-    """Return FROM and WHERE for rows ``t`` with an id among ``ids`` and, in ``column``, the value beside that id.
+    """Return FROM and WHERE for rows ``t`` whose id is among ``ids``, and whose ``column`` has the value for that id.
 
-    The join takes as long as there are ids. They are named a second time in WHERE: a generic plan, which does not know
-    how many there are, must then look each of them up by the index.
+    The join takes time in proportion to the ids. WHERE names them again: a generic plan, which does not know their
+    number, must then look each of them up in the index.
     """
     ids, values = f"%({ids})s::bigint[]", f"%({values})s::bigint[]"
     return f"""FROM {table} t JOIN unnest({ids}, {values}) AS w(id, seen) ON w.id = t.id AND w.seen = t.{column}
   WHERE t.id = ANY({ids})"""
 
 
-# Shared guards, as in fragments.GUARDED, for many ids: prevents orphans.
+# Shared guards, as in fragments.GUARDED, but for many ids; they prevent orphans.
 _GUARDED = f"""guarded AS MATERIALIZED (
   SELECT t.id {_as_seen("guard", "guard_ids", "scope_version", "guard_scopes")}
     AND (t.mark IS NULL OR t.mark = %(operation_id)s::uuid)
@@ -100,9 +100,9 @@ read AS MATERIALIZED (
 read_owned AS MATERIALIZED (
   SELECT t.id {_as_seen("owned", "owned_ids", "version", "owned_versions")} ORDER BY t.id FOR SHARE OF t)""")
 
-# The entities to write, at their expected versions: prevents lost updates. They are locked before the first write, by
-# id; an UPDATE alone would lock in the order of its plan, and two commits could deadlock. FOR NO KEY UPDATE is the lock
-# that the UPDATE takes anyway.
+# The entities to write, at their expected versions; this prevents lost updates. They are locked by id before the first
+# write: an UPDATE alone would lock in the order of its plan, and two commits could deadlock. FOR NO KEY UPDATE is the
+# lock that the UPDATE takes anyway.
 _LOCKED = f"""locked AS MATERIALIZED (
   SELECT t.id {_as_seen("entity", "u_ids", "version", "u_versions")} ORDER BY t.id FOR NO KEY UPDATE OF t)"""
 
@@ -119,8 +119,8 @@ locked_owned AS MATERIALIZED (
   WHERE w.version > 0
   ORDER BY o.id FOR UPDATE OF o)""")
 
-# Staged values must still be staged (0). FOR UPDATE: a clean-up that dooms one waits, or this finds one row fewer; so
-# no value becomes visible that was deleted from its storage.
+# Staged values must still be staged (0). Because of FOR UPDATE, a clean-up that dooms one waits, or this finds one row
+# fewer; so no value becomes visible after it was deleted from its storage.
 _STAGED = """staged_rows AS MATERIALIZED (
   SELECT id FROM staged WHERE id = ANY(%(publishes)s::uuid[]) AND state = 0 ORDER BY id FOR UPDATE)"""
 _ALL_STAGED = "(SELECT count(*) FROM staged_rows) = cardinality(%(publishes)s::uuid[])"
@@ -231,8 +231,8 @@ owned_deleted AS (
 
 # --- history, change events, and the statement's rows
 
-# The guard is read by the statement's snapshot. That is the current row: ``locked`` holds the entity's version, which
-# every exclusive operation raises as well. BUMP raises scope versions after this statement.
+# The guard is read in the statement's snapshot. Yet that is its current row: ``locked`` holds the entity's version,
+# which every exclusive operation raises too. BUMP raises scope versions only after this statement.
 _DONE_UPDATES = """SELECT a.ordinal, a.id, a.version, NULL::bigint AS owner_id,
     coalesce(s.scope_version, g.scope_version + (a.id = ANY(%(u_raised)s::bigint[]))::int) AS scope_version,
     coalesce(s.in_use, g.in_use) AS in_use, a.doc, a.modified_at AS time,
@@ -279,15 +279,15 @@ FROM ok LEFT JOIN done d ON true""")
 _KEPT = f"""kept AS (
   INSERT INTO operation (operation_id, ordinal, action, time, attempt)
   SELECT %(operation_id)s::uuid, 0, 'forbidden', {NOW}, %(claim)s::int FROM go WHERE NOT EXISTS (SELECT FROM done))"""
-"""Puts the claimed tombstone back if the commit writes nothing: without it a late original could still be applied."""
+"""Puts the claimed tombstone back if the commit writes nothing; without it, a late original could be applied."""
 
-# Without gaps: a tombstone takes the ordinal 0, so that the row with this ordinal must always exist.
+# Without gaps, because a tombstone takes the ordinal 0, so the row with this ordinal must always exist.
 _ORDINAL = {False: "d.ordinal", True: "row_number() OVER (ORDER BY d.ordinal) - 1"}
 
-# The first row keeps the whole note, each other row the leases and the reason.
+# The first row keeps the whole note, each other row only the leases and the reason.
 _NOTE = ", CASE {ordinal} WHEN 0 THEN %(note)s::text ELSE %(fences)s::text END"
 
-# Each raises the SQLSTATE of its cause: MARKED, TICKET, PENDING, READ.
+# Each column raises the SQLSTATE of its cause: MARKED, TICKET, PENDING, READ.
 _MUST = """,
   substring('', 1, CASE WHEN NOT (ok.guards AND ok.free) AND {marked} THEN -1 ELSE 1 END),
   '' LIKE '' ESCAPE CASE WHEN ok.turn THEN '' ELSE 'ab' END,
@@ -364,7 +364,7 @@ def _logged(shape: Shape) -> str:
 
 
 def _any_marked(shape: Shape) -> str:
-    """Return the condition that a mark, or the others' turn, is in the way."""
+    """Return the condition that a mark, or the others' turn, prevents the commit."""
     plain = " || %(u_plain)s::bigint[]" if shape.updates else ""
     return marked(
         f"%(guard_ids)s::bigint[] || %(bar_ids)s::bigint[]{plain}",
@@ -373,7 +373,7 @@ def _any_marked(shape: Shape) -> str:
 
 
 def _must(shape: Shape) -> str:
-    """Return the columns that raise where a precondition does not hold."""
+    """Return the columns that raise if a precondition does not hold."""
     if not shape.must:
         return ""
     return (_MUST_BE_FENCED if shape.fenced else "") + _MUST.format(marked=_any_marked(shape))

@@ -1,4 +1,4 @@
-"""The parts of a general commit on PostgreSQL: they decide which statement is sent."""
+"""The parts of a general commit on PostgreSQL, which decide the text of its statement."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The parts of a general commit's statement: each shape has one text and one prepared plan."""
+    """The parts of a general commit's statement. Each shape has one text and one prepared plan."""
 
     updates: bool = False
     """It writes entities."""
     inserts: bool = False
-    """It makes entities."""
+    """It creates entities."""
     owned: bool = False
     """It writes or deletes owned rows."""
     relations: bool = False
     """It writes or removes relations."""
     skip_existing: bool = False
-    """It skips inserts whose name is taken, and relations that exist."""
+    """It skips inserts whose name is taken, and relations that exist already."""
     claimed: bool = False
     """It replaces the operation's tombstone, which stays if all inserts are skipped."""
     must: bool = False
@@ -26,9 +26,9 @@ class Shape:
     message are not applied either.
     """
     overlook: bool = False
-    """Pending intents do not stop it."""
+    """Pending intents do not block it."""
     queues: bool = False
-    """Tickets that are older than its own stop it."""
+    """Tickets older than its own block it."""
     fenced: bool = False
     """Leases must hold."""
     noted: bool = False
@@ -38,5 +38,5 @@ class Shape:
 
     @property
     def writes(self) -> bool:
-        """Whether it writes at all; if not, it only checks."""
+        """Whether it writes at all; otherwise it only checks."""
         return self.updates or self.inserts or self.owned or self.relations

@@ -1,8 +1,8 @@
-"""Hear hints about new changes; a process that has committed sends one to the followers of the feed.
+"""Hear hints about new changes. After a commit, a process sends one to the followers of the feed.
 
-Correctness does not depend on hints: without any, a follower asks once a second. So the commits themselves send none:
-their NOTIFY would make them wait for each other. A follower has its own session, whose name says that it follows.
-Behind a pooler no such session exists: a follower then asks at intervals.
+Correctness does not depend on hints: without them, a follower reads once a second. So commits themselves send none,
+because their NOTIFY would make them wait for each other. A follower has its own session, whose name marks it as a
+follower. Behind a pooler no such session exists, so a follower reads at intervals.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _NAME: Final = "metastore follower"
 _BEGIN: Final = f"UNLISTEN *; LISTEN {_CHANNEL}; SET application_name = '{_NAME}'"
 _END: Final = "UNLISTEN *; RESET application_name"
 _ENDS: Final = 1.0
-"""After how long without an answer a session is given up (seconds)."""
+"""A session without an answer for this time is given up (seconds)."""
 
 _FOLLOWS: Final = f"""EXISTS (SELECT 1 FROM pg_stat_activity
   WHERE datname = current_database() AND application_name = '{_NAME}')"""
 HINT: Final = f"SELECT pg_notify('{_CHANNEL}', '') WHERE {_FOLLOWS}"
-"""Tells followers that the feed has new changes. One row: there are followers."""
+"""Tells followers that the feed has new changes. It returns a row if there are followers."""
 FOLLOWED: Final = f"SELECT 1 WHERE {_FOLLOWS}"
-"""One row: there are followers."""
+"""Returns a row if there are followers."""
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def hearing(pool: Pool) -> Iterator[Hearing | None]:
 
 
 class _Ear:
-    """The hints of one session; after the session broke, it only lets the time pass."""
+    """The hints of one session. If the session breaks, it only waits for the time to pass."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection, self._process = connection, process_id()
@@ -66,7 +66,7 @@ class _Ear:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether this is a forked child: the session, and the hints that arrive there, are its parent's."""
+        """Whether this is a forked child, whose parent owns the session and gets its hints."""
         return self._process != process_id()
 
     def wait(self, seconds: float) -> bool:

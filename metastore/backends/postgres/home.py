@@ -1,12 +1,12 @@
-"""The identity of a PostgreSQL database, and whether its rows came from another database.
+"""The identity of a PostgreSQL database, and whether its rows were copied from another database.
 
-``info.origin`` says in which database the feed's epoch began: the cluster's number and the database's, ``?`` for a part
-that is unknown. A copy elsewhere (a restored dump, CREATE DATABASE … TEMPLATE) has another epoch. The first store that
-opens the copy, sees the difference and may write, notes the new place. A reader never writes: until a place is noted it
+``info.origin`` names the database in which the feed's epoch began: the cluster's number and the database's, ``?`` for
+an unknown part. A copy elsewhere (a restored dump, CREATE DATABASE … TEMPLATE) has another epoch. The first store that
+opens the copy, sees the difference and may write notes the new place. A reader never writes: until a place is noted, it
 derives an epoch. A part that a role may not read is unknown, and an unknown part never counts as a difference.
 
-A server that was promoted, or recovered to an instant, writes on another *timeline*, which may lack changes of the one
-before. The number of the timeline is a part of the epoch. So nothing has to be noted, and each answer says on which
+A server that was promoted, or recovered to an instant, writes on another *timeline*, which may lack changes of the
+previous one. The timeline's number is a part of the epoch, so nothing has to be noted. Each answer says on which
 timeline it was given.
 """
 
@@ -19,18 +19,18 @@ from metastore.port.feed import on_timeline
 
 TIMELINE = """(CASE WHEN pg_is_in_recovery() OR to_regproc('aurora_version') IS NOT NULL THEN 1
   ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END)"""
-"""The number of the timeline on which a primary writes. (pg_control_checkpoint() tells it only after a checkpoint.)
+"""The timeline on which a primary writes. (pg_control_checkpoint() shows a new one only after a checkpoint.)
 
-It is 1 on a replica: the primary looks at its positions more closely then. It is 1 on Aurora, where these functions may
-fail: its servers share one storage, so that a fail-over loses nothing.
+It is 1 on a replica: the primary then checks a position from there more closely. It is also 1 on Aurora, where these
+functions may fail: its servers share one storage, so a fail-over loses nothing.
 """
 
 START = f"SELECT compatible_from, epoch, origin, {TIMELINE}, collected_seq FROM info"
-"""Where the feed begins."""
+"""The beginning of the feed."""
 
 CACHED = """SELECT seqrelid::regclass::text FROM pg_sequence
   WHERE seqrelid IN (to_regclass('entity_id_seq'), to_regclass('change_seq')) AND seqcache <> 1"""
-"""The sequences whose CACHE was changed from 1."""
+"""The sequences whose CACHE is not 1."""
 
 INFO = f"""SELECT format, compatible_from, origin,
   (SELECT oid::text FROM pg_database WHERE datname = current_database()),
@@ -45,13 +45,13 @@ CLUSTER = "SELECT system_identifier::text FROM pg_control_system()"
 
 NOTE = """UPDATE info SET origin = %(here)s, epoch = CASE WHEN %(copied)s THEN %(epoch)s ELSE epoch END
   WHERE origin = %(noted)s RETURNING 1"""
-"""Note the place of the database; if several clients do so at once, the epoch of the first one stays."""
+"""Notes the place of the database. If several clients do so at once, the first one's epoch stays."""
 
 HIDDEN = """SELECT n.nspname, current_user FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relname = 'change_seq' AND c.relkind = 'S' AND NOT has_schema_privilege(n.oid, 'USAGE')
     AND n.nspname IN (SELECT btrim(replace(part, '$user', current_user), '" ')
       FROM unnest(string_to_array(current_setting('search_path'), ',')) AS path(part))"""
-"""Schemas of the search path with our tables which this role may not use, so that it does not see them."""
+"""The schemas in the search path with this program's tables that the role may not use, so that it does not see them."""
 
 _UNKNOWN = "?"
 
@@ -72,16 +72,16 @@ class Home(NamedTuple):
         return "/".join(part or _UNKNOWN for part in self)
 
     def differs(self, other: Home) -> bool:
-        """Whether a part that both know differs."""
+        """Whether a part that is known in both differs."""
         return any(None not in (mine, its) and mine != its for mine, its in zip(self, other, strict=True))
 
     def completed(self, other: Home) -> Home:
-        """Return it, completed by the parts that only ``other`` knows, unless the two differ."""
+        """Return this place, with the parts that only ``other`` knows, unless the two differ."""
         return self if self.differs(other) else Home(self.cluster or other.cluster, self.database or other.database)
 
 
 def epoch_at(here: Home, epoch: str, noted: str, timeline: int = 1) -> str:
-    """Return the epoch of the feed: the stored one, or a derived one in a copy whose place is not noted yet."""
+    """Return the epoch of the feed: the stored one, or a derived one for a copy whose place is not noted yet."""
     if here.differs(Home.parse(noted)):
         epoch = f"{epoch}c{sha256(str(here).encode()).hexdigest()[:12]}"
     return on_timeline(epoch, timeline)

@@ -1,11 +1,11 @@
-"""Write operations down, help, forbid and cancel them, and set marks: statements, parameters, meaning of their rows.
+"""Write operations down, help, forbid and cancel them, and set marks: statements, parameters, meaning of rows.
 
-An intent becomes applied, failed, moved or expired by an update of its row that finds it pending, in the statement that
-changes the entity. A cancellation that came first leaves that update without its row, and then the statement
+An intent becomes applied, failed, moved or expired by an update of its row, which must find it pending. The statement
+that changes the entity contains this update. If a cancellation came first, the update finds no row, and the statement
 changes nothing. Every statement locks the entity before its intents.
 
-Each statement that writes is durable (``fragments.DURABLE``). A crash that took back a tombstone, a cancellation or a
-new scope version after it was acknowledged would let a late original, or a stale guard, pass.
+Each statement that writes is durable (``fragments.DURABLE``). If a crash could undo an acknowledged tombstone,
+cancellation or new scope version, a late original or a stale guard could pass.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 
 # --- write down
 
-# Locks nothing: the row is new, and its key refuses a second one. It returns how many intents there were before, from
-# its own snapshot: a hint for how long the owner waits before it helps. The logarithm of 0 raises READ if the catalog
-# above the entity is another one than the caller says, or has another scope version.
+# It locks nothing: the row is new, and its key refuses a second one. It returns the number of earlier intents, from its
+# own snapshot, as a hint for how long the owner waits before it helps. The logarithm of 0 raises READ if the catalog
+# above the entity is not the one that the caller names, or has another scope version.
 _ENTRY = f"""entity_id, kind, action, principal, time, path_before, changes, attempt, deadline, digest, result, format,
   fences)
 SELECT %(operation_id)s::uuid, 0, %(entity_id)s::bigint, %(kind)s::text, %(action)s::text, %(principal)s::text,
@@ -61,7 +61,7 @@ _WRITE_DOWN = f"INSERT INTO operation (operation_id, ordinal, {_ENTRY}"
 
 
 def write_down_statements(entry: Entry) -> list[Statement]:
-    """Return the insert of an operation's row, after the statements that a caller's id or a claim needs."""
+    """Return the insert of an operation's row, after the checks that a caller's id or a claim needs."""
     parameters: dict[str, Any] = {
         "operation_id": entry.operation_id,
         "entity_id": entry.entity_id,
@@ -105,15 +105,15 @@ FORBID = without_comments(f"""WITH remembered AS MATERIALIZED (
 -- waits for an original in flight, by the primary key, and raises a unique violation if that commits
 INSERT INTO operation (operation_id, ordinal, action, time, attempt)
 SELECT %(operation_id)s::uuid, 0, 'forbidden', {NOW}, 1 FROM remembered WHERE {DURABLE} RETURNING attempt""")
-"""Inserts nothing if gc may have deleted the operation's row meanwhile; otherwise keeps gc from forgetting more."""
+"""Inserts nothing if gc may have deleted the operation's row meanwhile; keeps gc from forgetting more until then."""
 
-# Counting the attempt is the claim: a commit that was sent under an older number finds no row (preludes.CLAIMED).
+# The raised attempt is the claim: a commit sent under an older number finds no row (preludes.CLAIMED).
 FORBID_AGAIN = f"""UPDATE operation SET attempt = coalesce(attempt, 0) + 1, time = {NOW}
 WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action IN ({_CLAIMABLE}) AND {DURABLE}
 RETURNING attempt"""
 """Claims the row of an operation that was not applied."""
 
-# The row's lock decides between a cancellation and a helper: the one that comes second finds the intent not pending.
+# The row's lock decides between a cancellation and a helper: the second one finds that the intent is not pending.
 CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = {NOW}
 WHERE operation_id = %(operation_id)s::uuid AND ordinal = 0 AND action = '{PENDING}' AND {DURABLE}
 RETURNING 1"""
@@ -127,20 +127,20 @@ UNMARK = f"""UPDATE guard SET {_CLEARED}
 WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND {DURABLE} RETURNING 1"""
 """Removes a mark that its owner no longer needs."""
 
-# The scope version is raised: the mark's owner, if it only sleeps, must not go on as if it still held the scope.
+# The scope version is raised because the mark's owner may only sleep: it must not continue as if it held the scope.
 CLEAR = f"""UPDATE guard SET scope_version = scope_version + 1, {_CLEARED}
 WHERE id = %(id)s::bigint AND mark = %(operation_id)s::uuid AND {LAPSED} AND {DURABLE}
 RETURNING 1"""
-"""Removes another operation's mark, whose time is over."""
+"""Removes another operation's expired mark."""
 
 MARKED = f"""SELECT id, mark, CASE WHEN mark IS NOT NULL AND {LAPSED} THEN -1
   ELSE (coalesce(CASE WHEN mark IS NULL THEN quiet_until ELSE marked_until END, 0) - {NOW}) / 1e6 END
 FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND (mark IS NOT NULL OR {THEIR_TURN})"""
-"""Shows the marks and the others' turns on guards, and how many seconds each lasts (-1: it is over)."""
+"""Shows the marks and the others' turns on guards, and for how many seconds each lasts (-1: it has ended)."""
 
 _FREE = f"mark IS NULL AND {THEIR_TURN} IS NOT TRUE"
 
-# Changes no column of a full unique index, so that it passes the shared guards of commits in flight.
+# It changes no column of a full unique index, so it does not wait for the shared guards of commits in flight.
 _MARK = f"""UPDATE guard SET mark = %(operation_id)s::uuid, marked_at = {NOW},
   marked_until = {NOW} + %(micros)s::bigint
 WHERE id = %(id)s::bigint AND (mark = %(operation_id)s::uuid OR {_FREE}) AND {DURABLE}
@@ -174,7 +174,7 @@ class MarkSet(NamedTuple):
 
 
 def marked(mark: Mark, rows: list[Row]) -> CommitOutcome:
-    """Return the outcome that the update's row, or its absence, means. The result's version is the scope version."""
+    """Return the outcome that the update's row, or no row, means. The result's version is the scope version."""
     if not rows:
         return Conflicted("marked" if mark.scope_version is None else "ancestor", mark.id)
     row = MarkSet(*rows[0])
@@ -225,11 +225,11 @@ resolved AS (
   FROM wanted w, {each("guard", "g", "g.id = %(id)s::bigint")}
   WHERE o.operation_id = ANY(%(r_ids)s::uuid[]) AND o.operation_id = w.operation_id AND o.ordinal = 0){{more}}
 """)
-"""Resolves intents, without its last SELECT. ``free``: what else must hold. A carry makes a version before them."""
+"""Resolves intents, without its last SELECT. ``free``: further conditions. A carry makes a version before them."""
 
 _HELP = without_comments(
     RESOLVING.format(
-        # a mark on the entity's own guard, and a ticket, let the helper step aside
+        # the helper steps aside for a mark on the entity's own guard, and for a ticket
         free=f""" AND EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND mark IS NULL)
     AND NOT {in_line("%(id)s::bigint")}""",
         first="",
@@ -274,14 +274,14 @@ def help_parameters(help_: Help) -> dict[str, Any]:
 
 
 class Helped(NamedTuple):
-    """The statement's row: the columns of its last SELECT."""
+    """The statement's row, with the columns of its last SELECT."""
 
     held: int
     """How many guards held."""
     cas: int
-    """1 if the entity had the expected version, and neither a mark nor a ticket hindered it."""
+    """1 if the entity had the expected version, and neither a mark nor a ticket blocked it."""
     at: int | None
-    """When it was written; None: a precondition did not hold."""
+    """The time of the write; None: a precondition did not hold."""
     found: int | None
     """The version in the statement's snapshot, if nothing was written."""
     marked: bool | None
@@ -289,7 +289,7 @@ class Helped(NamedTuple):
     """Whether a ticket waits for the entity."""
 
     def conflict(self, entity_id: int, guards: int) -> Conflicted:
-        """Return the precondition that did not hold; ``guards``: how many guards there were."""
+        """Return the precondition that did not hold; ``guards``: the number of guards."""
         if self.marked:
             return Conflicted("marked")
         if self.held < guards:
@@ -307,12 +307,12 @@ def helped(help_: Help, row: Row) -> CommitOutcome:
 
 # --- look
 
-# Intents that this program understands, and intents whose deadline has passed: any program may expire these.
+# intents that this program understands, and those past their deadline, which any program may expire
 _NUMBERED = f"""SELECT o.operation_id FROM operation o WHERE o.entity_id = :id AND o.action = '{PENDING}'
     AND (o.format <= {FORMAT} OR o.deadline < {NOW})
   ORDER BY o.time, o.operation_id LIMIT :limit"""
 _ROW = "coalesce(json_agg(to_json(s.*) ORDER BY s.time, s.operation_id), '[]')::text"
-# One statement, hence one snapshot. seen: the entity from the root down; intents: the ids of its oldest intents.
+# One statement, and so one snapshot. seen: the entity from the root down; intents: the ids of its oldest intents.
 # MATERIALIZED keeps this limited, sorted choice apart from the join that reads their rows.
 _PENDING = f"""WITH seen AS MATERIALIZED ({READ.by_id}),
 intents AS MATERIALIZED ({_NUMBERED})
@@ -320,14 +320,14 @@ SELECT (SELECT {_ROW} FROM ({READ.named_steps}
   WHERE o.ordinal = 0 AND o.operation_id = ANY(ARRAY(SELECT operation_id FROM intents) || :own::uuid)) s),
   {NOW}, {in_line(":id::bigint")}, {CONFIRMS}, seen.*"""
 PENDING_OF = from_named(_PENDING + " FROM (SELECT 1) AS one LEFT JOIN seen ON true", "%(name)s")
-"""The intents and the asking operation's row as JSON, the time, whether a ticket waits for the entity, whether commits
+"""The intents and the calling operation's row as JSON, the time, whether a ticket waits for the entity, whether commits
 wait for a replica, and the entity from the root down.
 """
 
 PENDING_IN_LINE = from_named(
     f"{_PENDING}, l.* FROM ({line_of('ARRAY[:id::bigint]', ':ticket::bigint')}) l LEFT JOIN seen ON true", "%(name)s"
 )
-"""The same, and who is before a ticket."""
+"""The same, and the line before a ticket."""
 
 TURN = from_named(
     f"""SELECT (SELECT count(*) FROM operation p WHERE p.entity_id = :id::bigint AND p.action = '{PENDING}'
@@ -338,6 +338,6 @@ FROM operation t LEFT JOIN LATERAL ({line_of("ARRAY[:id::bigint]", "NULL::bigint
 WHERE t.operation_id = :own::uuid AND t.ordinal = 0""",
     "%(name)s",
 )
-"""How many intents are before one, its row as JSON if it is decided, whether commits wait for a replica, and who is in
-line for the entity.
+"""The number of intents before one, its row as JSON if it is decided, whether commits wait for a replica, and the line
+for the entity.
 """

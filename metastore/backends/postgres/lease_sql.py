@@ -1,8 +1,8 @@
 """The statements of leases on PostgreSQL: each is one transaction.
 
 ``token`` is in a full unique index. So a statement that changes it waits for the commits that hold the row ``FOR KEY
-SHARE`` (see ``fragments.FENCED``). A renewal, which changes only the time, passes them. Several rows are locked in the
-order of their names. The position of an event is drawn after the statement's last lock.
+SHARE`` (see ``fragments.FENCED``). A renewal changes only the time, so it does not wait. Several rows are locked in the
+order of their names. An event's position is drawn after the statement's last lock.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from metastore.backends.sql.comments import without_comments
 from metastore.port.leases import ALIVE, DOOMED, PER_TIMELINE, PUBLISHED, STAGED
 
 CHANNEL = "metastore_lease_"
-"""With a waiter's ticket as suffix: the channel that wakes the waiter when it is next.
+"""The channel that wakes a waiter when it is next, with the waiter's ticket as suffix.
 
-A hint: a waiter also looks by itself.
+This is only a hint: a waiter also looks at intervals.
 """
 
 _FIRST = f"({TIMELINE} - 1) * {PER_TIMELINE} + 1"
-"""The first token of this timeline: above all of those before, also those that a fail-over lost."""
+"""The first token of this timeline. It exceeds all tokens of earlier timelines, even those that a fail-over lost."""
 _NEXT = f"greatest(l.token + 1, {_FIRST})"
 
-# History and change event of a lease, one for each name. The positions are drawn from the rows that were written
-# (done), after the statement's last lock.
+# One row for each name: history and change event of the lease. The positions are drawn from the written rows (done),
+# after the statement's last lock.
 _LOGGED = f"""logged AS (
   INSERT INTO operation (writer, operation_id, ordinal, seq, entity_id, version, kind, action, principal, time,
     path_after, changes)
@@ -85,7 +85,7 @@ SELECT {NOW}, d.name, d.id, d.token, d.acquired_at, d.expires_at,
   h.name, h.id, h.token, h.owner, h.incarnation, h.acquired_at, h.expires_at, a.name,
   ln(CASE WHEN (SELECT count(*) FROM done) IN (0, cardinality(%(names)s::text[])) THEN 1 ELSE 0 END)
 FROM (SELECT 1) AS one LEFT JOIN done d ON true LEFT JOIN held h ON true LEFT JOIN ahead a ON true ORDER BY d.name""")
-"""Looks first, and locks nothing if a lease is held. If only some of the leases are free, it fails (READ)."""
+"""It first looks, and locks nothing if a lease is held. If only some of the leases are free, it fails (READ)."""
 
 _WITH_TOKENS = """token = (%(tokens)s::bigint[])[array_position(%(names)s::text[], name)]
     AND incarnation = (%(incarnations)s::text[])[array_position(%(names)s::text[], name)]"""
@@ -101,13 +101,13 @@ SELECT count(*), min(expires_at) FROM renewed""")
 
 
 _SENT_BEFORE = "FROM operation WHERE operation_id = %(operation_id)s::uuid"
-"""The rows that the same statement wrote when it was sent before and its answer was lost."""
+"""The rows that the same statement wrote in an earlier sending, whose answer was lost."""
 
-# counted by a column that confirms: it is evaluated for rows only, so a first sending writes no message
+# counted by a column that confirms: it is evaluated only for rows, so a first sending logs no message
 _CONFIRMED_BEFORE = f"(SELECT count(*) FILTER (WHERE ({CONFIRM}) IS NOT NULL) {_SENT_BEFORE})"
 """The number of such rows.
 
-The transaction then waits for the replicas: perhaps no replica has confirmed the first sending.
+The transaction then waits for the replicas, because perhaps none has confirmed the first sending.
 """
 
 
@@ -138,9 +138,9 @@ SELECT (SELECT count(*) FROM done) + {_CONFIRMED_BEFORE}, (SELECT count(*) FROM 
 
 
 def _woken(names: str, besides: str = "") -> str:
-    """Return a CTE that tells the first waiter for each name that its turn may have come.
+    """Return a CTE that notifies the first waiter for each name that its turn may have come.
 
-    The server sends it at COMMIT.
+    The server sends the notices at COMMIT.
     """
     return f"""woken AS MATERIALIZED (
   SELECT pg_notify('{CHANNEL}' || min(w.ticket), '') FROM lease_waiter w
@@ -173,7 +173,7 @@ done AS MATERIALIZED (SELECT * FROM taken),
 -- A repetition after a lost answer finds its token noted, and confirms that.
 SELECT d.id, d.token, s.id, s.token, s.incarnation, CASE WHEN d.id IS NULL THEN ({CONFIRM}) END
 FROM (SELECT 1) AS one LEFT JOIN done d ON true LEFT JOIN seen s ON true""")
-"""Copies the token of a lease that object storage keeps, so that commits can be fenced by it here."""
+"""Copies the token of a lease in object storage, so that commits here can be fenced by it."""
 
 _WAITING = f"(SELECT count(*) FROM lease_waiter w WHERE w.name = l.name AND {_alive('w.')})"
 _ROWS = f"""SELECT {NOW}, l.name, l.id, l.token, l.owner, l.incarnation, l.acquired_at, l.expires_at, {_WAITING}
@@ -184,8 +184,7 @@ ROWS = {
 }
 """Shows leases; the key says whether names are given."""
 
-# drawn: one ticket for all names, which is the order of arrival; entered: a row for each name. It locks nothing: the
-# rows are new.
+# drawn: one ticket for all names, in the order of arrival; entered: a row for each name. New rows need no locks.
 ENTER = f"""WITH drawn AS MATERIALIZED (SELECT nextval('entity_id_seq') AS ticket),
 entered AS (
   INSERT INTO lease_waiter (name, ticket, owner, alive_until)
@@ -214,7 +213,7 @@ made AS (
 SELECT EXISTS (SELECT FROM made), EXISTS (SELECT FROM fenced)""")
 
 CALM = {True: "SELECT 1 FROM info FOR UPDATE", False: "SELECT 1 FROM info FOR KEY SHARE"}
-"""Sent before a staging (False) and a dooming (True): after the wait, the next statement sees what the other wrote."""
+"""Sent before a staging (False) and a dooming (True): after the wait, the next statement sees the other's writes."""
 
 _COLUMNS = "id, lease_id, token, lease, entity_id, key, value, principal, time, number, state"
 UNDER = f"""SELECT {_COLUMNS} FROM staged

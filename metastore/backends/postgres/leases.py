@@ -23,25 +23,25 @@ from metastore.port.conditions import LeaseToken
 from metastore.port.leases import Fenced, LeaseRow, Mirror, Staged, Take, Taken, Waker, changes_of
 
 _LAST = (1 << 63) - 1
-"""The ticket of a client that is in no queue: every waiter is ahead."""
+"""The ticket of a client that is in no queue: every waiter is before it."""
 _POLL, _BLIND_POLL = 1.0, 0.25
-"""How often a waiter looks at the queue (seconds): if it can be woken, and if it cannot (behind a pooler)."""
+"""How often a waiter looks at the queue (seconds): with notices, and without them (behind a pooler)."""
 Sending = Callable[[list[Statement]], list[Row]]
-"""Sends statements as one transaction, again if the connection was dead; returns the rows of those that write."""
+"""Sends statements as one transaction, and again if the connection was dead; returns the rows of those that write."""
 
 
 class TakeRow(NamedTuple):
-    """One row of the statement that takes leases: the columns of its last SELECT. One for each lease, at least one."""
+    """One row of the statement that takes leases, with the columns of its last SELECT: one for each lease, or one."""
 
     now: int
     name: str | None
-    """The lease that was taken; None: no lease was taken."""
+    """The lease that was taken; None: none was taken."""
     id: int
     token: int
     acquired_at: int
     expires_at: int
     held_name: str | None
-    """The first lease that another process holds; None: none was held."""
+    """The first lease that another process holds; None: no such lease."""
     held_id: int
     held_token: int
     held_owner: str | None
@@ -49,7 +49,7 @@ class TakeRow(NamedTuple):
     held_acquired_at: int | None
     held_expires_at: int | None
     ahead: str | None
-    """A lease for which a waiter is ahead."""
+    """A lease for which another waiter is earlier in line."""
     all_or_none: float
 
     def taken(self, take: Take) -> LeaseRow:
@@ -68,7 +68,7 @@ class TakeRow(NamedTuple):
 
 
 class PostgresLeases:
-    """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
+    """The implementation of :class:`metastore.port.leases.LeaseRows`."""
 
     def __init__(self, pool: Pool, ask: Fetch, send: Sending) -> None:
         self._pool, self._ask, self._send = pool, ask, send
@@ -144,7 +144,7 @@ class PostgresLeases:
 
     @contextmanager
     def waker(self, ticket: int, names: Sequence[str]) -> Iterator[Waker]:
-        """Listen on a separate connection; if none can listen, the waiter looks at intervals."""
+        """Listen on a separate connection; if none is available, the waiter looks at intervals."""
         channel = f"{sql.CHANNEL}{ticket}"
         connection: psycopg.Connection[Any] | None = None
         with suppress(psycopg.Error, MetastoreError):
@@ -173,7 +173,7 @@ class PostgresLeases:
         return bool(self._together(True, sql.DOOM, {"id": staged_id}))
 
     def _together(self, alone: bool, text: str, parameters: dict[str, Any]) -> list[Row]:
-        """Send a statement after the one that keeps stagings and clean-ups apart, in one transaction."""
+        """Send a statement in one transaction after the one that separates stagings and clean-ups."""
         return self._send([Statement(sql.CALM[alone], {}), Statement(text, parameters, writes=True)])
 
     def forget_published(self) -> None:
@@ -199,7 +199,7 @@ def _tokens(held: Sequence[LeaseToken]) -> dict[str, Any]:
 
 
 class _Listener:
-    """A wait for a notice on its own channel; without a listening connection, only for the time to pass."""
+    """A wait for a notice on a waiter's channel; without a connection, a wait for the time to pass."""
 
     def __init__(self, connection: psycopg.Connection[Any] | None, channel: str) -> None:
         self._connection, self._channel = connection, channel

@@ -1,4 +1,4 @@
-"""A session that hears notifications, and whose wait other threads can end."""
+"""A session that receives notifications. Other threads can end its wait."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from metastore.retry.classify import Consequence, of_sqlstate
 
 
 class Translated:
-    """Turn errors of the driver into ours."""
+    """Turn errors of the driver into errors of this library."""
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # an unexpected error fences the cache, and the cache begins again
+        # an unexpected error fences the cache, which then begins again
         if isinstance(error, psycopg.Error) and of_sqlstate(error.sqlstate) is not Consequence.OTHER:
             raise_read_error(error)
 
 
 class Listening:
-    """A wait on the socket of its connection, and on a pipe through which other threads end the wait."""
+    """A wait for the session's socket, and for a pipe through which other threads end the wait."""
 
     listens = True
 
@@ -38,7 +38,7 @@ class Listening:
         self._woken, self._wakes = os.pipe()
         os.set_blocking(self._wakes, False)
         self._closing = threading.RLock()  # a signal's handler that closes the store may interrupt a call to wake()
-        """Taken by the threads that write to the pipe or close it: its number may soon be that of another file."""
+        """Held by threads that write to the pipe or close it: after a close, its number may belong to another file."""
         self._selector = selectors.DefaultSelector()  # select() accepts no descriptor above 1,023
         for source in (connection.pgconn.socket, self._woken):
             self._selector.register(source, selectors.EVENT_READ)
@@ -50,7 +50,7 @@ class Listening:
 
     def heard(self, seconds: float) -> list[str]:
         """Wait as :meth:`wait` does; return the payloads of the notifications."""
-        # A notification that came with another answer is in libpq's queue, not on the socket.
+        # A notification that came with another answer is already in libpq's queue, not in the socket.
         connection = self.connection.pgconn
         if not self._drained():
             ready = {key.fd for key, _ in self._selector.select(seconds)}
@@ -69,8 +69,8 @@ class Listening:
         return bool(self._heard)
 
     def wake(self) -> None:
-        """End a wait."""
-        with self._closing, suppress(OSError):  # the pipe is full, so the waiter wakes already
+        """End the wait."""
+        with self._closing, suppress(OSError):  # a full pipe wakes the waiter already
             if self._open:
                 os.write(self._wakes, b"x")
 

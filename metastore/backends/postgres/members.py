@@ -1,8 +1,8 @@
-"""The rows of members and announcements: statements, parameters, the meaning of their rows.
+"""The rows of members and announcements: statements, parameters, meaning of rows.
 
-Registrations and renewals are durable, and replicated where replication is synchronous: a renewal that a crash took
-back would let a writer give up a member that still serves. Announcements and acknowledgements need not be: a crash that
-takes one back makes its owner announce again, or wait for the member's next renewal.
+Registrations and renewals are durable, and replicated if replication is synchronous: if a crash undid a renewal, a
+writer could give up a member that still serves reads. Announcements and acknowledgements need not be durable: if a
+crash undoes one, its owner announces again, or waits for the member's next renewal.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ CHANNEL: Final = "metastore_cache"
 _ASYNCHRONOUS = "set_config('synchronous_commit', 'off', true) IS NOT NULL"
 
 _RANDOM = (1 << 62) - 1
-"""The random part at the end of an operation id."""
+"""A mask for the random part at the end of an operation id."""
 
 # --- the statements of writers
 
 GENERATION_NOW = "SELECT pg_sequence_last_value('cache_generation'::regclass)"
-# Asked in a later snapshot than the generation: a member is registered before it starts a new generation.
+# Read in a later snapshot than the generation: a member registers before it begins a new generation.
 ANY_MEMBERS = "SELECT EXISTS (SELECT FROM cache_member)"
 
 ANNOUNCE = without_comments(f"""INSERT INTO cache_announcement (id, xid, ids, scopes, parents, at)
@@ -44,24 +44,24 @@ WHERE {_ASYNCHRONOUS}
 -- the message is sent again after a lost connection: the first one may exist, and members may have acknowledged it
 ON CONFLICT (id) DO UPDATE SET xid = excluded.xid, at = excluded.at
 RETURNING xid, pg_notify('{CHANNEL}', '')::text""")
-"""Each has its own transaction id: one that is used twice would count as acknowledged already.
+"""Announces in its own transaction, because a transaction id used twice would count as acknowledged already.
 
-The client chooses its number, so that it can be withdrawn although its answer was lost.
+The client chooses its number, so that it can withdraw it even if the answer was lost.
 """
 
 ANNOUNCED = """WITH held AS (
   SELECT id FROM cache_announcement WHERE id = %(announcement)s::bigint FOR KEY SHARE)
 SELECT set_config('metastore.announcement', %(announcement)s::text, true), (SELECT count(*) FROM held)"""
-"""Before a commit's statements: the trigger checks that this announcement covers what they write.
+"""Sent before a commit's statements: the trigger checks that this announcement covers their writes.
 
-It is locked now: a member would take it away after some time, and a commit that takes longer would never succeed.
+It is locked now, because a member removes old announcements, and a slow commit would then never succeed.
 """
 WITHDRAW = """DELETE FROM cache_announcement WHERE id = ANY(%(left)s::bigint[]) OR id = %(announcement)s::bigint
   AND (%(again)s::uuid IS NULL
   OR EXISTS (SELECT FROM operation WHERE operation_id = %(again)s::uuid AND seq IS NOT NULL))"""
 """Removes the announcement after a commit's statements; with ``again``, only if that operation has committed.
 
-Removes leftover announcements in any case.
+It always removes leftover announcements.
 """
 
 
@@ -84,14 +84,14 @@ INSERT INTO cache_member (id, incarnation, renewals, seen, ttl, host, pid, joine
 SELECT nextval('entity_id_seq'), %(incarnation)s::text, 0, pg_current_snapshot()::text, %(ttl)s::bigint,
   %(host)s::text, %(pid)s::bigint, {NOW}, {NOW}
 WHERE {DURABLE} RETURNING id""")
-# A value that the sequence never had: after a crash the server could give a counted value again.
+# a value that the sequence never had: after a crash, the server could count to the same value again
 _BEGIN = f"SELECT setval('cache_generation', %(generation)s::bigint) WHERE {DURABLE}"
 _MINE = "SELECT pg_current_xact_id()::text::bigint"
 _OLDEST = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
 _LOOK = """SELECT pg_current_snapshot()::text, a.id, a.xid, a.ids, a.scopes, a.parents
 FROM (SELECT 1) AS one LEFT JOIN cache_announcement a ON true"""
 _WHO = "WHERE id = %(id)s::bigint AND incarnation = %(incarnation)s::text"
-# Renewals are durable: a row with fewer renewals was put back by a restore, which undid everything that this process
+# Renewals are durable: a row with fewer renewals comes from a restore, which undid everything that this process has
 # read since.
 _STILL = f"{_WHO} AND renewals >= %(renewals)s::bigint"
 _ACKNOWLEDGE = f"UPDATE cache_member SET seen = %(seen)s::text {_STILL} AND {_ASYNCHRONOUS} RETURNING renewals"
@@ -103,20 +103,20 @@ _MEMBERS = f"""SELECT m.id, m.incarnation, m.renewals, m.ttl, m.host, m.pid, m.j
 FROM cache_member m LEFT JOIN cache_announcement a
   ON NOT pg_visible_in_snapshot(a.xid::text::xid8, m.seen::pg_snapshot)
 GROUP BY m.id ORDER BY m.joined_at, m.id"""
-# Compared with the database's clock; the margin is for a member whose clock is slower.
+# compared with the database's clock; the margin is for a member with a slower clock
 _REMOVE = f"""DELETE FROM cache_member WHERE id = %(id)s::bigint AND {DURABLE}
   AND (%(force)s::boolean OR renewed_at < {NOW} - ttl * 102 / 100) RETURNING 1"""
 _ABANDONED: Final = 60_000_000
-"""An announcement that is younger (microseconds) may belong to a call that still waits: most calls have less time."""
-# A writer waits for a member at most twice the longest ttl and its margin; then it gives the member up.
-# SKIP LOCKED: a locked announcement belongs to a commit in flight
+"""A younger announcement (microseconds) may belong to a call that still waits: most calls take less time."""
+# a writer waits for a member at most twice the longest ttl and margin, and then gives it up. SKIP LOCKED: a locked
+# announcement belongs to a commit in flight.
 FORGET = f"""DELETE FROM cache_announcement WHERE id IN (SELECT id FROM cache_announcement
   WHERE at < {NOW} - greatest({_ABANDONED}, (SELECT 3 * max(ttl) FROM cache_member))
   FOR UPDATE SKIP LOCKED) RETURNING 1"""
 
 
 class PostgresMembers:
-    """Keeps the promises of :class:`metastore.port.members.MemberRows`."""
+    """The implementation of :class:`metastore.port.members.MemberRows`."""
 
     def __init__(self, pool: Pool, ask: Fetch, silence: Silence) -> None:
         self._pool, self._ask, self._silence = pool, ask, silence
@@ -125,7 +125,7 @@ class PostgresMembers:
         with Translated():
             connection = self._pool.own_connection(f"LISTEN {CHANNEL}")
         if connection is not None:
-            # simple queries, which run only once their end has arrived: a member that falls silent within a message
+            # simple queries run only when they have arrived completely: if a member fell silent within a message, it
             # would keep its row locked until a time-out, and no writer could give it up
             connection.cursor_factory = psycopg.ClientCursor
         return _Blind() if connection is None else Listening(connection)
@@ -165,13 +165,13 @@ class PostgresMembers:
         self._once(wake, FORGET, {})
 
     def _once(self, wake: Wake | None, text: str, parameters: dict[str, Any]) -> list[Row]:
-        """Send a statement that must not be repeated."""
+        """Send a statement that must not be sent again."""
         with self._connection(wake) as connection:
             return connection.execute(text, parameters).fetchall()
 
     @contextmanager
     def _connection(self, wake: Wake | None) -> Iterator[psycopg.Connection[Any]]:
-        """Lend a member's own connection, or one of the pool behind a pooler, where it has none."""
+        """Lend a member's own connection; behind a pooler, where it has none, one from the pool."""
         with Translated(), self._pool.in_time():
             if isinstance(wake, Listening):
                 yield wake.connection
@@ -188,7 +188,7 @@ def _looked(
     *,
     lasts: bool,
 ) -> Membership | None:
-    """Look, apply, acknowledge. ``lasts``: the connection keeps its session; otherwise a transaction keeps one."""
+    """Look, apply, acknowledge. ``lasts``: the connection keeps its session; otherwise one transaction does all."""
     if not lasts:
         connection.execute(b"BEGIN")
     rows = connection.execute(_LOOK).fetchall()
@@ -201,8 +201,8 @@ def _looked(
     if lasts:
         row = connection.execute(text, parameters).fetchone()
     else:
-        # one message: a member that is stopped or cut off before its commit would keep its row locked, and writers
-        # could not give it up
+        # one message, because a member that was stopped or cut off before its commit would keep its row locked, and
+        # writers could not give it up
         message = f"{psycopg.ClientCursor(connection).mogrify(text, parameters)}; COMMIT"
         row = connection.execute(message.encode(), prepare=False).fetchone()
     return None if row is None else member._replace(renewals=row[0])
@@ -213,7 +213,7 @@ def _covered(row: Row) -> Covered:
 
 
 class _Blind:
-    """A wait for the time to pass: behind a pooler no session lasts in which to listen."""
+    """A wait for the time to pass, because behind a pooler no session can listen."""
 
     listens = False
 

@@ -15,18 +15,18 @@ Row = tuple[Any, ...]
 
 
 class Statement(NamedTuple):
-    """One statement of a transaction; its rows are returned only if it ``writes``."""
+    """One statement of a transaction. Its rows are returned only if it ``writes``."""
 
     text: str
     parameters: dict[str, Any]
     writes: bool = False
     many: bool = False
-    """It names many rows. The server plans it at each call, because a plan for a few rows compares each with each."""
+    """It names many rows. The server plans it at each call, because a plan for few rows compares all pairs."""
 
 
-# Arrays are sent as literals that are made here. psycopg's own dumper takes longer than everything else for documents
-# (a Python call for each quote). It also names the element type by the largest number, so that the server would have to
-# prepare a statement again when ids outgrow that type.
+# Array literals are made here. psycopg's own dumper takes longer than all the rest for documents (a Python call for
+# each quote). It also derives the element type from the largest number, so that the server would have to prepare a
+# statement again when ids outgrow that type.
 
 
 def plain(values: Iterable[object]) -> str:
@@ -39,7 +39,7 @@ def texts(values: Iterable[str | None]) -> str:
     every = list(values)
     known = [v for v in every if v is not None]
     if known and len(known) == len(every):
-        # one pass over all texts: a text with NUL, which no row can have, takes the slow path, and is refused later
+        # one pass over all texts; a text with NUL takes the slow path, and is refused later, because no row can have it
         joined = "\x00".join(known)
         if joined.count("\x00") == len(known) - 1:
             return '{"' + joined.replace("\\", "\\\\").replace('"', '\\"').replace("\x00", '","') + '"}'
@@ -58,14 +58,14 @@ def guards(held: Sequence[Guard]) -> dict[str, Any]:
 
 @lru_cache(1024)
 def _guards(*held: tuple[int, int]) -> tuple[str, str]:
-    """Return the arrays of ids and scope versions: siblings have the same guards, write after write."""
+    """Return the arrays of ids and scope versions. They are cached, because siblings have the same guards."""
     pairs = sorted(held)
     return plain([i for i, _ in pairs]), plain([s for _, s in pairs])
 
 
 @lru_cache(256)
 def leases(held: tuple[LeaseToken, ...]) -> dict[str, Any]:
-    """Return the parameters of leases whose tokens must hold. They are the same for all commits of a holder."""
+    """Return the parameters of leases whose tokens must hold; cached, because all commits of a holder use the same."""
     ordered = sorted(held, key=lambda lease: lease.name)
     return {
         "lease_names": texts([lease.name for lease in ordered]),
@@ -75,12 +75,12 @@ def leases(held: tuple[LeaseToken, ...]) -> dict[str, Any]:
 
 
 def under_leases(commit: Commit) -> dict[str, Any]:
-    """Return the parameters of a commit of one write under leases."""
+    """Return the lease parameters of a commit with one write."""
     return {**leases(commit.leases), "note": note_of(commit)}
 
 
 def versions(version: int, actions: Iterable[str]) -> list[int | None]:
-    """Return the version that each step makes, the first one after ``version``; None: the step makes none."""
+    """Return the version that each step makes, beginning after ``version``; None: the step makes no version."""
     made = list[int | None]()
     for action in actions:
         version += action == "alter"

@@ -1,4 +1,4 @@
-"""Statements before a commit's own, in its transaction: they check its operation id and its claim."""
+"""Statements before a commit's own in its transaction, which check its operation id and its claim."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CALLER = without_comments(f"""WITH remembered AS MATERIALIZED (
     AND %(issued)s::bigint <= {NOW} + {DRIFT} FOR SHARE)
 -- count 0 makes width_bucket fail: the row was not found
 SELECT width_bucket(1::float8, 0::float8, (SELECT count(*) FROM remembered)::float8, 1)""")
-"""Fails (STALE_ID) for an operation id that gc may have forgotten, and keeps gc from forgetting more meanwhile."""
+"""Fails (STALE_ID) if gc may have forgotten the operation id; keeps gc from forgetting more meanwhile."""
 
 CLAIMED = without_comments("""WITH gone AS (
   -- the row that holds the operation's place is taken away, and locked against another claim until the commit is over
@@ -26,11 +26,11 @@ CLAIMED = without_comments("""WITH gone AS (
     AND action IN ('forbidden', 'moved', 'expired', 'cancelled') RETURNING 1)
 -- the root of -1 fails: another process has claimed the row since, or the operation was applied
 SELECT sqrt(((SELECT count(*) FROM gone) - 1)::float8)""")
-"""Removes the operation's row, for the one that the commit writes; fails (CLAIM) if another process claimed it."""
+"""Removes the operation's row, which the commit replaces. It fails (CLAIM) if another process has claimed it."""
 
 
 def caller(given: Caller | None, operation_id: UUID, claim: int) -> list[Statement]:
-    """Return the checks of an operation id that the caller gave, and of one that was claimed."""
+    """Return the checks of an operation id that a caller gave, and of a claimed one."""
     statements: list[Statement] = []
     if given is not None:
         statements.append(Statement(CALLER, {"issued": given.issued}))
@@ -40,9 +40,9 @@ def caller(given: Caller | None, operation_id: UUID, claim: int) -> list[Stateme
 
 
 def preludes(commit: Commit) -> list[Statement]:
-    """Return the statements that go before those of a commit, in its transaction.
+    """Return the statements that precede those of a commit in its transaction.
 
-    A commit that only checks writes no row, so that it leaves the claimed one in its place.
+    A commit that only checks writes no row, so it leaves the claimed row in its place.
     """
     if commit.caller is None and not commit.claim:
         return []

@@ -1,4 +1,4 @@
-"""Turn an error of PostgreSQL into the caller's error, if certainly nothing was applied."""
+"""Turn a PostgreSQL error into the caller's error if surely nothing was applied."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_THE_CLIENT: Final = (psycopg.InterfaceError, psycopg.ProgrammingError, psyco
 
 
 def first_line(error: psycopg.Error) -> str:
-    """Return the line that says what happened, without the hint below it; for several addresses, the last line."""
+    """Return the line that says what happened, without the hint below it; if there are several addresses, the last."""
     if error.diag.message_primary:
         return " ".join(error.diag.message_primary.split())
     lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
@@ -31,8 +31,8 @@ def first_line(error: psycopg.Error) -> str:
 def refused_here(error: psycopg.Error) -> bool:
     """Whether the client refused a statement, so that nothing was sent.
 
-    Any other error without a SQLSTATE is a connection that ended, or an answer that makes no sense: the server may have
-    done what was sent.
+    Any other error without a SQLSTATE is a broken connection, or an incomprehensible answer: the server may have done
+    what was sent.
     """
     return error.sqlstate is None and isinstance(error, _OF_THE_CLIENT)
 
@@ -48,7 +48,7 @@ def raise_read_error(error: psycopg.Error) -> NoReturn:
 
 
 _WRITER: Final = "metastore_writer"
-"""The name in the errors of the triggers that refuse programs which are too old."""
+"""The name in the errors of the triggers that refuse too old programs."""
 _AGAIN = (BackendUnavailable, "the database cannot do this now: {}; try again later")
 _MEANINGS: dict[Consequence, tuple[type[MetastoreError], str]] = {
     Consequence.SCHEMA: (MigrationNeeded, "the database has no fitting schema ({}); run: metastore migrate"),

@@ -1,9 +1,9 @@
-"""The statements that walk the tree, on PostgreSQL: by a path down, by an id up, through the children.
+"""The statements that walk the tree on PostgreSQL: down a path, up from an id, through the children.
 
-A prepared statement keeps its plan, which may have been made while the tables were almost empty: then a scan of every
-guard of a family costs no more than a look-up, and stays the plan until the next ANALYZE. A lateral sub-select that
-cannot be merged into its query (OFFSET 0) leaves the planner one choice: to look up, by its whole condition, for each
-row on its left.
+A prepared statement keeps its plan, which may be from a time when the tables were almost empty. Then a scan of all
+guards of a family costs no more than a look-up, and the plan keeps it until the next ANALYZE. A lateral sub-select that
+cannot be merged into its query (OFFSET 0) leaves the planner one choice: for each row on the left, look up by the whole
+condition.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from metastore.port.unreadable import DEEPEST
 
 
 def each(table: str, alias: str, condition: str) -> str:
-    """Look up in ``table`` by ``condition`` for each row to the left."""
+    """Look rows up in ``table`` by ``condition``, for each row on the left."""
     return f"LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}"
 
 
@@ -33,7 +33,7 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
         return f"(SELECT unnest(ARRAY[{', '.join(columns)}]) AS id FROM path) AS w"
 
     def resolve_many(self, depth: int) -> str:
-        """Many paths through the same families, in their order: for each its nodes, and the entity of the last."""
+        """Many paths through the same families, in their order: the nodes of each, and the entity of the last node."""
         nodes = ", ".join(NODE.format(f"g{n}") for n in range(1, depth + 1))
         arrays = ["%(n1)s::text[]", *[f"%({which}{n})s::text[]" for n in range(2, depth + 1) for which in "nk"]]
         columns = ["n1", *[f"{which}{n}" for n in range(2, depth + 1) for which in "nk"]]
@@ -62,7 +62,7 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
         ids = self.dialect.select_chosen
         if only and few:
             return f"({ids}) w CROSS JOIN {each('guard', 'g', 'g.id = w.id')}", ""
-        # CASE: a hash table of the ids is asked for each child in the order of names, and no join takes its place
+        # CASE: a hash table of the ids is probed for each child in the order of names, and no join can replace that
         return "guard g", f" AND CASE WHEN g.id IN ({ids}) THEN {only} ELSE {not only} END"
 
     def _children(self, state: int, source: str, among: str) -> str:

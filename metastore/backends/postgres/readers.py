@@ -18,8 +18,8 @@ from metastore.port.commit import Conflicted, Unknown
 from metastore.port.past import ConsumerRow, NotKept, PinRow
 from metastore.port.records import Step
 
-# A first sending leaves a row if it did something. A second one waits for it, and fails if there is that row. Otherwise
-# it leaves a row in any case, so that the first one fails if it comes late.
+# If the first sending writes, it leaves a row. A second sending waits for the first, and fails if it finds that row.
+# Otherwise the second sending leaves a row in any case, so that the first one fails if it comes late.
 _KEPT = f"""kept AS (
   INSERT INTO operation (operation_id, ordinal, action, result, time)
   SELECT %(operation_id)s::uuid, 0, 'unchanged',
@@ -55,11 +55,11 @@ _ADD = f"""WITH done AS (INSERT INTO consumer (name, seq, created_at, moved_at)
 _DROP = f"WITH done AS (DELETE FROM consumer WHERE name = %(name)s::text RETURNING 1), {_KEPT}"
 
 _PAUSE = 0.05
-"""Between two sendings of a statement whose answer was lost (seconds)."""
+"""The pause between two sendings of a statement whose answer was lost (seconds)."""
 
 
 class PostgresReaders:
-    """Keeps the promises of :class:`metastore.port.past.Readers`."""
+    """The implementation of :class:`metastore.port.past.Readers`."""
 
     def __init__(self, pool: Pool, fetch: Fetch, confirm: Callable[[UUID], list[Step]]) -> None:
         self._pool, self._fetch, self._confirm = pool, fetch, confirm
@@ -67,7 +67,7 @@ class PostgresReaders:
     def _write(self, text: str, values: dict[str, Any]) -> tuple[Any, ...]:
         """Send a statement, and again after a lost answer, until the deadline; return its row: first, whether it wrote.
 
-        The row of its operation says what an earlier sending did. Raises OutcomeUnknown if that cannot be asked.
+        The row of its operation shows what an earlier sending did. Raises OutcomeUnknown if that row cannot be read.
         """
         operation_id, lost = SYSTEM.operation_id(), False
         with self._pool.in_time():
@@ -81,7 +81,7 @@ class PostgresReaders:
                         for step in self._confirm(operation_id):
                             if json.loads(step.result or "")["value"]:
                                 return (True, True, 0)
-                            operation_id, lost = SYSTEM.operation_id(), False  # no sending did anything, or will
+                            operation_id, lost = SYSTEM.operation_id(), False  # surely no sending is applied
                 except (BackendUnavailable, DeadlineExceeded) as error:
                     if not lost:
                         raise
@@ -117,7 +117,7 @@ class PostgresReaders:
         while True:
             self._write(_ADD, {"name": name, "seq": seq})
             row = self.consumer(name)
-            if row is not None:  # no row: another process has dropped the consumer meanwhile
+            if row is not None:  # no row, because another process has dropped the consumer
                 return row
 
     def drop_consumer(self, name: str) -> bool:

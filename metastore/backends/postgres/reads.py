@@ -1,6 +1,6 @@
-"""Read from PostgreSQL: each read is one statement, sent once more if the connection was dead.
+"""Read from PostgreSQL: each read is one statement, which is sent again if the connection was dead.
 
-A read may be repeated, so that a caller never sees that a connection broke. The SQL is in
+A read may be repeated, so a caller never notices a broken connection. The SQL is in
 :mod:`metastore.backends.postgres.read_sql` and :mod:`metastore.backends.sql.reads`.
 """
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 _resolve_in_one = cache(_READ.resolve_many)
 _MANY = 8
-"""With more paths, one statement for all of them is faster than one for each."""
+"""With more paths, one statement for all of them is faster than a statement for each."""
 _TEXTS = Texts(_READ)
 
 
@@ -64,10 +64,10 @@ class PostgresReads(Questions):
         self._here = Home(None, None)
 
     def _read(self, ask: Callable[[psycopg.Connection[Any]], T], *, writes: bool = False) -> T:
-        """Read, and once more on a fresh connection if the first was dead: a read may be repeated.
+        """Read; if the connection was dead, read once more on a new one: a read may be repeated.
 
-        ``writes``: this write may be repeated too. The repetition may find the rows of the first attempt, which no
-        replica has confirmed.
+        ``writes``: this write may be repeated too. The repetition may find rows of the first attempt that no replica
+        has confirmed.
         """
         with self.pool.in_time():
             return self._read_twice(ask, writes)
@@ -93,7 +93,7 @@ class PostgresReads(Questions):
         return self._read(lambda connection: connection.execute(text, parameters).fetchall(), writes=DURABLE in text)
 
     def _quick(self, text: str, parameters: dict[str, Any], behind: Statement | None = None) -> list[tuple[Any, ...]]:
-        """Do the same on the hot path; after an error, read again as :meth:`_read` does. See :meth:`Pool.send`."""
+        """Do the same on the hot path; after an error, read again like :meth:`_read`. See :meth:`Pool.send`."""
         try:
             if behind is not None:
                 (rows,) = self.pool.send(
@@ -151,15 +151,15 @@ class PostgresReads(Questions):
         return [step(row) for row in self._rows(_READ.steps, {"operation_id": operation_id})]
 
     def confirm(self, operation_id: UUID) -> list[Step]:
-        """Commit a log message in the statement that reads: replicas that confirm it have all earlier commits."""
+        """Log a message in the statement that reads: a replica that confirms it has all earlier commits."""
         rows = self._rows(f"SELECT s.*, ({CONFIRM}) FROM ({_READ.steps}) s", {"operation_id": operation_id})
         return [step(row[:-1]) for row in rows]
 
     def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
-        """A position is decided when all lower ones are: seen, or drawn by a transaction that is over.
+        """A position is decided when all lower positions were seen, or drawn by transactions that are over.
 
-        Without gaps no further query is needed. A transaction that drew the number of a gap had its id before this
-        process draws its own. So the gap is final once the oldest running transaction is younger than that.
+        Without gaps no further query is needed. Otherwise: a transaction that drew a missing position had its id before
+        this process draws an id. So the gap is final once the oldest running transaction is newer than that id.
         """
         text = _READ.feed_with(docs=docs, changes=changes)
         known, steps = self._feed_of_one_server(text, after, limit)
@@ -181,7 +181,7 @@ class PostgresReads(Questions):
         return RowPage(len(decided) == len(steps), decided)
 
     def _feed_of_one_server(self, text: str, after: int, limit: int) -> tuple[_Decided, list[Step]]:
-        """Read rows; return also which positions of their server were known as decided before."""
+        """Read rows; return also which positions of their server were known to be decided before."""
         for _ in range(_TURNS):
             server = self.pool.opened
             known = self._decided if self._decided.server is server else _Decided(server)
@@ -191,7 +191,7 @@ class PostgresReads(Questions):
         return _Decided(None), steps
 
     def watermark(self) -> Watermark:
-        """Read the position first: a transaction that drew a lower one had its id before this one draws its own."""
+        """Read the position first: a transaction that drew a lower position had its id before this one draws an id."""
         ((position,),) = self._rows(_LAST_POSITION, {})
         ((transaction,),) = self._rows(_TRANSACTION, {})
         return Watermark(position, transaction)
@@ -235,7 +235,7 @@ class PostgresReads(Questions):
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Open a read-only transaction: it holds no lock that a writer would meet, only old row versions."""
+        """Open a read-only transaction. It holds no lock that blocks a writer, but keeps old row versions."""
         begun = False
         for last in (False, True):
             try:
@@ -254,31 +254,31 @@ class PostgresReads(Questions):
 
 
 def _is_dead(error: psycopg.Error) -> bool:
-    """Whether a connection broke, so that a read may be repeated on another connection."""
+    """Whether a connection broke, so that a read may be repeated on another one."""
     if isinstance(error, OutOfTime) or refused_here(error):
         return False
     return of_sqlstate(error.sqlstate) is Consequence.UNKNOWN
 
 
 _NEXT = "pg_snapshot_xmin({0})::text::bigint + age(pg_snapshot_xmin({0})::xid)"
-"""The transaction id that the server would draw next; unlike pg_current_xact_id(), a replica tells it too.
+"""The next transaction id that the server would draw. Unlike pg_current_xact_id(), a replica can tell it.
 
-On a replica that is the id after all ids that its log has mentioned so far. A commit locks or writes a row, which the
-log says with its transaction, before it draws its position. So the log has mentioned all that drew a position below one
-that is visible.
+On a replica it is the id after all ids in the log that it has received. A commit locks or writes a row before it draws
+its position, and the log then has the transaction's id. So for each visible position, the log has the transactions of
+all lower ones.
 """
 _TRANSACTION = f"""SELECT CASE WHEN pg_is_in_recovery() THEN {_NEXT.format("pg_current_snapshot()")} - 1
   ELSE pg_current_xact_id()::text::bigint END"""
-"""A transaction id that is drawn now; on a replica, which draws none, the last one that it has heard of."""
+"""A transaction id that is drawn now; on a replica, which draws none, the last id that it has received."""
 _NEWEST = "SELECT seq, operation_id FROM operation WHERE seq IS NOT NULL ORDER BY seq DESC LIMIT 1"
 _LAST_POSITION = f"""SELECT CASE WHEN pg_is_in_recovery() THEN coalesce((SELECT seq FROM ({_NEWEST}) o), 0)
   ELSE (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM change_seq) END"""
-"""The last position that was drawn. A replica's copy of the sequence runs ahead: there it is the last that is seen."""
+"""The last position that was drawn. A replica's copy of the sequence runs ahead: there it is the last visible one."""
 _SHOWN = f"""SELECT greatest(n.seq, i.collected_seq), CASE WHEN n.seq >= i.collected_seq THEN n.operation_id END,
   pg_snapshot_xmin(s.now)::text::bigint, {_NEXT.format("s.now")}, pg_is_in_recovery()
 FROM info i CROSS JOIN (SELECT pg_current_snapshot() AS now) s LEFT JOIN ({_NEWEST}) n ON true"""
 """The newest change and the oldest transaction of one snapshot; and, read after that was taken, the next id, and
-whether it is a replica's.
+whether this is a replica.
 """
 
 _EVENT_AT = "SELECT (SELECT operation_id FROM operation WHERE seq = %(seq)s::bigint), pg_is_in_recovery()"
@@ -289,9 +289,9 @@ _UNBROKEN = """WITH before AS (
     ORDER BY seq DESC LIMIT 50000) AS newest)
 SELECT pg_is_in_recovery() OR NOT EXISTS (SELECT FROM before
   WHERE step > 1 AND time > (SELECT max(time) FROM before WHERE seq = %(seq)s::bigint) - 10000000)"""
-"""A commit draws its position last, after all locks, so that it ends within 10 seconds.
+"""Looks back 10 seconds: a commit draws its position last, after all locks, so it ends within this time.
 
-In this time there are fewer changes than it looks at.
+The number of changes that it looks at is enough for this time.
 """
 
 _HEAD = "i.epoch, i.origin, i.collected_seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
@@ -300,7 +300,7 @@ _TOUCHED, _TOUCHED_GAPS = touched_sql(_HEAD, "%(name)s"), touched_sql(_HEAD, "%(
 
 
 def _alike(lookups: Sequence[Lookup]) -> tuple[str, dict[str, Any]]:
-    """Return one statement for paths through the same families: one for each would take ten times as long."""
+    """Return one statement for paths through the same families; a statement for each would take ten times as long."""
     first, where = lookups[0], lookup_parameters(lookups[0])
     depth = len(first.names)
     for n in range(1, depth + 1):
@@ -318,7 +318,7 @@ def _decoded(lookups: Sequence[Lookup], rows: Sequence[Any]) -> list[Resolved]:
 def _resolve_groups(
     connection: psycopg.Connection[Any], lookups: Sequence[Lookup], groups: Sequence[list[Lookup]]
 ) -> list[Resolved]:
-    """Follow paths that may be of several kinds: one statement for each way through the families."""
+    """Follow paths that may be of several kinds: one statement for each combination of families."""
     cursors = cast(Connection, connection).at_one_instant([_alike(group) for group in groups])
     found: dict[Lookup, Resolved] = {}
     for group, cursor in zip(groups, cursors, strict=True):
@@ -335,22 +335,22 @@ def _resolve_many(connection: psycopg.Connection[Any], lookups: Sequence[Lookup]
 class _Decided(NamedTuple):
     """How far the positions of one server are known to be decided.
 
-    A new connection may lead to another server. After a fail-over that lost commits, the other server gives their
-    positions to other changes. So this knowledge is valid only until a connection is opened.
+    A new connection may lead to another server. After a fail-over that lost commits, that server gives their positions
+    to other changes. So this knowledge is valid only until a new connection is opened.
     """
 
     server: object
     until: int = 0
-    """Each position up to here was seen, or its transaction is over."""
+    """Each position up to this one was seen, or its transaction is over."""
     watermark: Watermark | None = None
 
 
 _TURNS = 3
-"""How often rows are read if a connection is opened meanwhile; after that, no position counts as decided."""
+"""How often to read the rows if a connection is opened meanwhile; after that, no position counts as decided."""
 
 
 def _decided_rows(steps: list[Step], after: int, decided: int) -> list[Step]:
-    """Return the first steps up to a gap that lies beyond ``decided``."""
+    """Return the steps before the first gap beyond ``decided``."""
     expected = after + 1
     for n, one in enumerate(steps):
         seq = one.seq or 0

@@ -1,7 +1,7 @@
-"""Relations on PostgreSQL: the parts of a general commit that write them, the reads, and the statements of gc.
+"""Relations on PostgreSQL: the parts of a general commit that write them, their reads, and gc's statements.
 
-A commit takes shared guards on both ends and everything above them, as for a child. These locks exclude that an end is
-dropped at the moment when a relation is made. The rows themselves are locked last, by id.
+A commit takes shared guards on both ends and all their ancestors, as for a child. So no end can be dropped at the
+moment when a relation is made. The rows themselves are locked last, by id.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _THERE = {
     "slot": "r.from_id = w.id AND r.kind = %(kind)s::text AND r.slot = w.slot",
     "incoming": "r.to_id = w.id AND r.kind = %(kind)s::text",
 }
-# The ends come from a row of their own. PostgreSQL takes the frequencies of two columns for independent: for the end
+# The ends come from a row of their own. PostgreSQL treats the frequencies of two columns as independent: for the end
 # with the most relations it would expect thousands in each slot, and read the whole table in the order of another
 # index.
 _CHECKS = {
@@ -112,7 +112,7 @@ _CHECKS = {
     )
     for which, condition in _THERE.items()
 }
-"""Both differences: no relation came, went or changed since the transaction listed them."""
+"""Two differences, one in each direction: no relation came, went or changed since the transaction listed them."""
 
 
 def check(read: Relations) -> Statement:
@@ -142,7 +142,7 @@ gone AS (
     AND (r.from_id = ANY(%(ids)s::bigint[]) OR r.to_id = ANY(%(ids)s::bigint[]))
   RETURNING r.id)
 SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM doomed)""")
-"""Deletes a batch of the relations of entities that are purging; says how many it deleted, and how many it found."""
+"""Deletes a batch of relations of entities that are purging; returns how many it deleted, and how many it found."""
 
 DELETE_MISSING = """DELETE FROM relation r WHERE r.id = ANY(%(ids)s::bigint[])
   AND (NOT EXISTS (SELECT FROM guard g WHERE g.id = r.from_id) OR NOT EXISTS (SELECT FROM guard g WHERE g.id = r.to_id))

@@ -1,7 +1,7 @@
-"""Restore into an empty PostgreSQL database, by COPY straight into the tables.
+"""Restore into an empty PostgreSQL database by COPY directly into the tables.
 
-Each step is a transaction of several round trips, during which its rows are locked. No other client may use the
-database meanwhile, as in a migration. A program that caches under a lease may have it open: each step is announced.
+Each step is a transaction of several round trips, which keeps its rows locked. As in a migration, no other client may
+use the database meanwhile. But a program that caches under a lease may have it open, so each step is announced.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _EVERYTHING = Covered(scopes=frozenset([ROOT_ID]))
 _SOME_UNAWARE = """SELECT EXISTS (SELECT FROM cache_member
   LEFT JOIN cache_announcement a ON a.id = %(announcement)s::bigint
   WHERE pg_visible_in_snapshot(a.xid::text::xid8, seen::pg_snapshot) IS NOT TRUE)"""
-"""Asked when the transaction has its id: a member that joins later keeps nothing until the transaction is over."""
+"""Read when the transaction has its id: a member that joins later keeps nothing until the transaction is over."""
 
 
 class PostgresRestorer:
-    """Keeps the promises of :class:`metastore.port.restore.Restorer` on PostgreSQL."""
+    """The implementation of :class:`metastore.port.restore.Restorer` on PostgreSQL."""
 
     def __init__(self, pool: Pool, announcing: Announcing) -> None:
         self._pool, self._announcing = pool, announcing
@@ -60,7 +60,7 @@ class PostgresRestorer:
             there = _under_way(connection)
             if there is not None:
                 return there.mark if there.token == token else raise_taken()
-            # waits for the commits in flight that create below the root; the next statement has a new snapshot
+            # wait for commits in flight that create below the root; the next statement has a new snapshot
             connection.execute("SELECT 1 FROM guard WHERE id = 0 FOR UPDATE")
             ((empty,),) = connection.execute(_EMPTY).fetchall()
             if not empty:
@@ -75,7 +75,7 @@ class PostgresRestorer:
 
     def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
         def step(connection: psycopg.Connection[Any]) -> None:
-            there = required(_under_way(connection), token, last)  # first: else the rows of another process are doubles
+            there = required(_under_way(connection), token, last)  # first, or another process's rows would be doubled
             for table, some in rows.items():
                 _copy(connection, table, some)
             connection.execute("UPDATE info SET epoch = %s", (str(there._replace(mark=mark)),))
@@ -98,7 +98,7 @@ class PostgresRestorer:
         self._announced(step)
 
     def _announced(self, step: Callable[[psycopg.Connection[Any]], None]) -> None:
-        """Do one step, of which the members of the cache know before it is committed."""
+        """Do one step, after announcing it to the members of the cache."""
 
         def send(may: Pass) -> None:
             announcement = {"announcement": may.announcement}

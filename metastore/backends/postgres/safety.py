@@ -1,6 +1,6 @@
-"""Check a PostgreSQL database's server and the role of this connection, before a store relies on them.
+"""Check a PostgreSQL server, and the role of this connection, before a store relies on them.
 
-It reads catalogs, settings and ``info``, and changes nothing. It works with every role that may connect.
+It reads catalogs, settings and ``info``, and changes nothing. Every role that may connect can use it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SERVER = f"""SELECT current_user, current_setting('fsync'), current_setting('fu
 
 _FORMAT = "SELECT format, compatible_from FROM info"
 
-# A sequence has no rights of a table, and the other way round: each function fails for the other's.
+# a sequence has other rights than a table, so each function fails for the other's
 _MISSING = """WITH needed AS (
   SELECT name, to_regclass(name) AS place, privilege
   FROM unnest(%(names)s::text[], %(privileges)s::text[]) AS of_one(name, privileges),
@@ -48,7 +48,7 @@ WHERE NOT CASE WHEN c.relkind = 'S' THEN has_sequence_privilege(place, privilege
   ELSE has_table_privilege(place, privilege) END
 GROUP BY name ORDER BY name"""
 
-# The owner of a table may drop it; CREATE on its schema makes tables that hide others.
+# the owner of a table may drop it; with CREATE on its schema, a role could hide tables behind its own
 _TOO_MANY = """SELECT
   ARRAY(SELECT c.relname::text FROM pg_class c WHERE c.oid = ANY (places) AND pg_has_role(c.relowner, 'USAGE')),
   (SELECT has_schema_privilege(relnamespace, 'CREATE') FROM pg_class WHERE oid = to_regclass('info')),
@@ -58,7 +58,7 @@ FROM (SELECT array_agg(to_regclass(name)::oid) AS places FROM unnest(%(names)s::
 
 
 class Answers(NamedTuple):
-    """The database's answers. ``formats``: (format, compatible_from); None: the schema does not exist, or is hidden."""
+    """The database's answers. ``formats``: (format, compatible_from); None: the schema is missing or hidden."""
 
     role: str
     unsafe_settings: list[str]
@@ -100,7 +100,7 @@ def _ask(cursor: psycopg.Cursor[tuple[object, ...]], clock: Clock) -> Answers:
 
 
 def _too_many(cursor: psycopg.Cursor[tuple[object, ...]], names: dict[str, list[str]], superuser: bool) -> list[str]:
-    """Return the rights of the role on the tables that no store needs."""
+    """Return the role's rights on the tables that no store needs."""
     if superuser:
         return ["is a superuser"]
     ((owned, creates, truncates),) = _rows(cursor, _TOO_MANY, names)

@@ -29,7 +29,7 @@ RETURNING 1""")
 
 
 class PostgresSecretKeys:
-    """Keeps the promises of :class:`metastore.port.secret_keys.SecretKeys`."""
+    """The implementation of :class:`metastore.port.secret_keys.SecretKeys`."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
@@ -51,5 +51,5 @@ class PostgresSecretKeys:
         return len(self._fetch(REDACT, {"rows": json.dumps(wanted)}))
 
     def erase(self) -> bool:
-        # to erase old row versions, the table's owner must rewrite it under an exclusive lock: docs/operations.md
+        # only a rewrite by the table's owner, under an exclusive lock, erases old row versions: docs/operations.md
         return False

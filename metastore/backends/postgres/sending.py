@@ -1,4 +1,4 @@
-"""Send statements to PostgreSQL as one transaction, in one message; return the outcome of their rows or error."""
+"""Send statements to PostgreSQL as one transaction in one message; return the outcome that their rows or error mean."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from metastore.port.commit import CommitOutcome, Conflicted, Unknown
 class Sender:
     """The sender of commits.
 
-    A connection that was found dead is not used again, nor are the other connections of that time.
+    If a connection is found dead, neither it nor the other connections of that time are used again.
 
-    A commit is not sent on a connection to a server that was started since: it rests on earlier reads, which the server
-    may have lost. It counts as a conflict, so that the next attempt reads.
+    A commit is not sent on a connection to a server that was restarted since: it rests on earlier reads, which that
+    server may have lost. This counts as a conflict, so that the next attempt reads.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -40,7 +40,7 @@ class Sender:
     ) -> CommitOutcome:
         """Send the statements, one of which writes; return the outcome that its row, or an error, means.
 
-        ``run``: the run in which the commit's base was read; None: the present run. ``told``: see ``waking.py``.
+        ``run``: the run in which the commit's reads were made; None: the present run. ``told``: see ``waking.py``.
         """
         if len(statements) > 1 or told is not None:
             return self.several(statements, lambda rows: outcome(rows[0]), patience, run, told, prepared=True)
@@ -82,8 +82,8 @@ class Sender:
     ) -> list[list[Row]] | Conflicted | Unknown:
         """Send one message for many requests, with its pass if it was announced; return the rows of each statement.
 
-        A request that loses in it goes with another batch, which announces its own changes: so this announcement is
-        removed, even if it was for one request.
+        A request that loses goes with another batch, which announces its own changes. So this announcement is removed,
+        even if the batch had only one request.
         """
         sent = may.around(statements, None)
         before, run = 0 if len(sent) == len(statements) else 1, run or self._pool.run
@@ -143,11 +143,11 @@ def rows_of_each(
 ) -> list[list[tuple[Any, ...]]]:
     """Send the statements as one transaction; return the rows of each.
 
-    Behind a pooler, where a session may have other settings, :data:`AHEAD` goes with them: it fails in another run of
-    the server than ``run``.
+    Behind a pooler, where a session may have other settings, :data:`AHEAD` is sent with them; it fails if the server's
+    run is not ``run``.
 
     Several statements are composed completely before the first byte is sent, and sent as one message, so that the
-    server never holds a lock while Python runs. (psycopg's pipeline sends each as it comes.)
+    server never holds a lock while Python runs. (psycopg's pipeline sends each statement when it comes.)
     """
     pooled = connection.prepare_threshold is None
     if len(statements) == 1 and not statements[0].many and not cast(Connection, connection).simple:

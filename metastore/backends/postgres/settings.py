@@ -1,9 +1,9 @@
-"""The settings of a PostgreSQL session, which override those of a URL, a role, a database or a pooler.
+"""The settings of a PostgreSQL session. They override those of a URL, a role, a database or a pooler.
 
-On a direct connection the settings are made once, when it connects. Behind a pooler a session keeps nothing:
-:data:`AHEAD` is sent with each commit that needs it, and :func:`check_session` refuses settings that cannot be made for
-one transaction. DateStyle, IntervalStyle, TimeZone, bytea_output and xmlbinary change nothing here: times are numbers,
-documents are text. ``search_path`` is the user's: it says where the tables are.
+A direct connection gets the settings once, when it connects. Behind a pooler a session keeps nothing: :data:`AHEAD` is
+sent with each commit that needs it, and :func:`check_session` refuses settings that cannot be made for one transaction.
+DateStyle, IntervalStyle, TimeZone, bytea_output and xmlbinary have no effect here: times are numbers, documents are
+text. ``search_path`` belongs to the user: it says where the tables are.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from metastore.errors import BackendRefused, InvalidArgument
 from metastore.urls import Url
 
 _SETTINGS = {
-    # READ COMMITTED: a statement that waited for a lock looks at the newest row again
+    # READ COMMITTED, because a statement that has waited for a lock must look at the newest row again
     "default_transaction_isolation": "'read committed'",
-    # each of our statements uses an index; a plan made while a table was small must use it too
+    # all our statements use an index; so must a plan that was made while a table was small
     "enable_seqscan": "off",
     "enable_indexscan": "on",
     "enable_nestloop": "on",
-    # a generic plan does not know how short a page is: it would read and sort all children (a bitmap has no order),
-    # with parallel workers
+    # a generic plan does not know how short a page is: it would read all children by a bitmap, which has no order, and
+    # sort them, with parallel workers
     "plan_cache_mode": "force_generic_plan",
     "enable_bitmapscan": "off",
     "max_parallel_workers_per_gather": "0",
     "jit": "off",
-    # off: the NULL of an array literal is the text "NULL"
+    # off would mean: the NULL of an array literal is the text "NULL"
     "array_nulls": "on",
-    # off: a backslash in a literal of ours is an escape
+    # off would mean: a backslash in a literal is an escape
     "standard_conforming_strings": "on",
-    # on: "= NULL" means "IS NULL"
+    # on would mean: "= NULL" is "IS NULL"
     "transform_null_equals": "off",
-    # error: the server would not say that a commit was stopped while it waited for a replica
+    # error would mean: the server hides that a commit was stopped while it waited for a replica
     "client_min_messages": "warning",
-    # the call's deadline ends a wait
+    # not needed: the call's deadline ends a wait
     "lock_timeout": "0",
 }
 SESSION = "; ".join(f"SET {name} = {value}" for name, value in _SETTINGS.items())
@@ -44,22 +44,22 @@ SESSION = "; ".join(f"SET {name} = {value}" for name, value in _SETTINGS.items()
 
 _FOLDER = "substring(pg_relation_filepath('pg_class') FROM '.*/')"
 RUN = f"(extract(epoch FROM pg_postmaster_start_time())::text || ' ' || {_FOLDER})"
-"""The run of the server: when it was started, and the folder of the database.
+"""The run of the server: its start time, and the folder of the database.
 
-A database that is made again has another folder; VACUUM FULL changes only its files. (Asking for the database's number
-would cost twice as much: the server would plan a query of its own.)
+A database that is created again has another folder; VACUUM FULL changes only its files. (Reading the database's number
+would cost twice as much, because the server would plan a separate query.)
 """
 
 AHEAD = f"""SELECT set_config('array_nulls', 'on', true)
   LIMIT CASE WHEN %(run)s::text IS NULL OR {RUN} = %(run)s THEN 1 ELSE -1 END"""
-"""Sent before a commit's statements behind a pooler, for their transaction.
+"""Sent before a commit's statements behind a pooler, for the same transaction.
 
-It fails (invalid_row_count_in_limit_clause) if the server is not in the run that the commit names.
+It fails (invalid_row_count_in_limit_clause) if the server's run is not the one that the commit names.
 """
 
 LASTING = """SELECT set_config(name, '0', true) FROM pg_settings
   WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"""
-"""Disables the time-outs of a transaction: it may last, and be idle, as long as it needs.
+"""Disables the time-outs of a transaction, which may then take, and be idle, as long as it needs.
 
 (The last of the three is new in PostgreSQL 17.)
 """
@@ -72,7 +72,7 @@ is a replica, and its run.
 """
 
 PRIMARY = ("primary", "read-write")
-"""Values of target_session_attrs with which no connection leads to a replica."""
+"""The values of target_session_attrs with which no connection leads to a replica."""
 
 _SILENT = ("error", "fatal", "panic")
 _REFUSED = {
@@ -82,7 +82,7 @@ _REFUSED = {
 
 
 def check_encoding(where: str, server: str) -> None:
-    """Raise BackendRefused unless the database's encoding is UTF-8: no other encoding holds, and orders, every name."""
+    """Raise BackendRefused unless the database's encoding is UTF-8: only this one stores and orders every name."""
     if server != "UTF8":
         raise BackendRefused(
             f"the database {where} has the encoding {server}, which cannot store or sort all names; "
@@ -110,11 +110,11 @@ def check_session(where: str, server: str, client: str, isolation: str, messages
 
 
 def options_of(url: Url) -> dict[str, str]:
-    """Return the options in the URL's query, which are libpq's; of several servers, connect to the primary.
+    """Return libpq's options from the URL's query; with several servers, add that the primary is wanted.
 
-    An option that the URL names before the query as well is left out.
+    Options that the URL names before the query are left out.
 
-    Raises InvalidArgument, which shows no secret.
+    Raises InvalidArgument, without secrets in its message.
     """
     known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
     options: dict[str, str] = {}

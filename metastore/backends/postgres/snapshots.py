@@ -1,4 +1,4 @@
-"""One snapshot of all tables, as cursors read it."""
+"""A snapshot of all tables, read through cursors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Snapshot:
         self, table: str, columns: Sequence[str], order: Sequence[str], only: Sequence[int] | None = None
     ) -> Iterator[tuple[Any, ...]]:
         text = verify_sql.select(table, columns, order, None if only is None else _AMONG)
-        # a document may have a megabyte, so fewer rows are read at once
+        # a document may have a megabyte, so read fewer rows at once
         return self._stream(text, only, 100 if "doc" in columns else 1000)
 
     def below(self, parent_ids: Sequence[int], columns: Sequence[str], *, gone: bool) -> Iterator[tuple[Any, ...]]:

@@ -1,7 +1,7 @@
-"""The line of each entity: take a ticket, see who is before it, leave; and the conditions of other statements.
+"""The line of each entity: take a ticket, read the line, leave; and the conditions for other statements.
 
-Safety does not depend on tickets. So these statements need not be durable: after a crash that loses tickets, their
-owners queue again.
+Safety does not depend on tickets, so these statements need not be durable: if a crash loses tickets, their owners queue
+again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from metastore.backends.sql.comments import without_comments
 from metastore.port.tickets import TICKETS_STAY, Line
 
 CHANNEL = "('metastore_turn_' || 'ticket'::regclass::oid)"
-"""Where notices are sent: the table's number keeps two stores in one database apart."""
+"""The channel of notices: the table's number separates two stores in one database."""
 
-# No commit depends on a ticket. So its transaction does not wait for the disk.
+# No commit depends on a ticket, so this transaction does not wait for the disk.
 SOON = "set_config('synchronous_commit', 'off', true) <> ''"
 
 QUEUE = without_comments(f"""WITH
@@ -37,9 +37,9 @@ SELECT number FROM drawn""")
 
 
 def in_line(entity_id: str, own: str | None = None) -> str:
-    """Return the condition that a ticket blocks a commit: any, or, with an existing ``own``, only an older one.
+    """Return the condition that a ticket blocks a commit: any ticket; if ``own`` exists, only an older one.
 
-    It reads the statement's snapshot: a statement that began before a ticket was visible passes it.
+    It reads the statement's snapshot: a statement that began before a ticket was visible passes the ticket.
     """
     there = f"SELECT FROM ticket t WHERE t.entity_id = {entity_id} AND t.number > 0 AND t.since <= {NOW}"
     if own is None:
@@ -51,8 +51,8 @@ def in_line(entity_id: str, own: str | None = None) -> str:
 def line_of(ids: str, own: str) -> str:
     """Return a SELECT of one row: the columns that :func:`line` reads."""
     there = f"SELECT * FROM ticket WHERE entity_id = ANY({ids}) AND number > 0"
-    # there: all tickets at these entities; before: the tickets ahead of the caller's own, or, without one, those that
-    # count now; mine: the caller's own, one for each entity
+    # there: all tickets on these entities; before: those before the caller's own or, without one, those that count now;
+    # mine: the caller's own ticket, a row for each entity
     return f"""WITH there AS MATERIALIZED ({there}),
 before AS MATERIALIZED (SELECT * FROM there WHERE CASE WHEN {own} IS NULL THEN since <= {NOW} ELSE number < {own} END),
 mine AS MATERIALIZED (SELECT * FROM there WHERE number = {own})
@@ -82,9 +82,9 @@ turn AS (
   ON CONFLICT (entity_id, number) DO UPDATE SET since = excluded.since, time = excluded.time)
 SELECT 1 FROM gone""")
 
-# Sent with the statements of a commit, whose durability it must not change.
+# Sent with the statements of a commit, so it must not change the commit's durability.
 PASSED = "DELETE FROM ticket WHERE entity_id = ANY(%(ids)s::bigint[]) AND number = %(own)s::bigint"
-"""Removes the ticket in the transaction of the commit for which it was taken."""
+"""Removes the ticket in the transaction of the commit that used it."""
 
 FORGET_TICKETS = f"DELETE FROM ticket WHERE time < {NOW} - {TICKETS_STAY} RETURNING 1"
 

@@ -33,7 +33,7 @@ _ONE_SNAPSHOT = Statement("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", {})
 
 
 class PostgresUpkeep(PostgresReads):
-    """Keeps the promises of :class:`metastore.port.upkeep.Upkeep` on PostgreSQL."""
+    """The implementation of :class:`metastore.port.upkeep.Upkeep` on PostgreSQL."""
 
     def now(self) -> int:
         return int(self._rows(f"SELECT {NOW}", {})[0][0])
@@ -57,12 +57,12 @@ class PostgresUpkeep(PostgresReads):
         return int(self._rows(collect_sql.POSTGRES_DELETE_ENTITIES, {"ids": list(ids)})[0][0])
 
     def forget(self, before: int) -> None:
-        """Wait for the commits in flight that have checked that their id is not forgotten, then forget."""
+        """Wait for the commits in flight that have checked their id against the old limit, then raise the limit."""
         self._rows(_FORGET_UNTIL, {"before": before})
 
     def forget_tickets(self) -> None:
         self._rows(tickets.FORGET_TICKETS, {})
-        self._rows(FORGET_ANNOUNCEMENTS, {})  # members do that too, but there may be none now
+        self._rows(FORGET_ANNOUNCEMENTS, {})  # members do this too, but there may be none now
 
     def forget_pins(self) -> None:
         self._rows(_FORGET_PINS, {"now": self.now()})
@@ -72,8 +72,8 @@ class PostgresUpkeep(PostgresReads):
         ((last, since),) = self._rows(collect_sql.POSTGRES_PAST_FROM, parameters)
         versions = others = 0
         if since is not None:
-            # Committed before the deletion, so that a read of the past learns that rows are missing. It waits for
-            # pins that are being inserted; later ones are refused.
+            # Committed before the deletion, so that a read of the past sees that rows are missing. It waits for pins
+            # that are being inserted; later pins are refused.
             self._rows(_RAISE_PAST, {"since": since})
             ((last, versions, others),) = self._read(lambda connection: _delete_steps(connection, parameters))
         if after == 0:
@@ -82,10 +82,10 @@ class PostgresUpkeep(PostgresReads):
 
 
 def _delete_steps(connection: psycopg.Connection[Any], parameters: dict[str, Any]) -> list[Row]:
-    """Delete steps that one snapshot shows: no other gc may have changed or deleted any of these rows since.
+    """Delete steps that one snapshot shows; no other gc may have changed or deleted any of these rows since.
 
-    Otherwise the other gc may delete the very step that inherits a name, and the name is lost. Each repetition means
-    that another gc has deleted some.
+    Otherwise the other gc may delete the step that inherits a name, and the name is lost. Each repetition means that
+    another gc has deleted some steps.
     """
     statements = [_ONE_SNAPSHOT, Statement(collect_sql.POSTGRES_DELETE_STEPS, parameters, writes=True)]
     while True:

@@ -1,13 +1,14 @@
-"""Tell waiters for a turn, or for the result of an announced change, to look now; and hear such notices.
+"""Notify calls that wait for a turn, or for the result of an announced change; and hear such notices.
 
-A notice is a hint: it may get lost, and every role that may connect can send one. The look at the database decides, and
-waiters look at intervals anyway. A notice names tickets and operations by their numbers, and nothing else.
+A notice is a hint: it may get lost, and every role that may connect can send one. Only the read of the database
+decides, and waiting calls look at intervals anyway. A notice has the numbers of tickets and operations, and nothing
+else.
 
-A commit that left a line, or carried announced changes, sends its notice after itself: in the same message, in a
-separate transaction that does not wait for the disk. Within the commit, the notice would make all commits of the
-cluster that send one wait for each other, each for the disk.
+A commit that left a line, or carried announced changes, sends its notice after itself: in the same message, but in a
+separate transaction that does not wait for the disk. Inside the commit, a NOTIFY would make all such commits of the
+cluster wait for each other, each for the disk.
 
-A process that waits again and again listens: in one session, for all its waiters, until none has waited for
+A process that waits repeatedly listens in one session, for all its waiting calls, until no call has waited for
 ``_LINGERS``. Behind a pooler no such session exists, and commits through a pooler send no notices.
 """
 
@@ -37,15 +38,15 @@ from metastore.port.intents import PENDING
 _AGAIN: Final = 1.0
 """If a process waits again within this time, it begins to listen (seconds)."""
 _LINGERS: Final = 5.0
-"""After how long without a waiter it stops (seconds)."""
+"""It stops when no call has waited for this time (seconds)."""
 _RESTS: Final = 10.0
-"""How long it does not try to listen after a failure (seconds)."""
+"""After a failure, it does not try to listen for this time (seconds)."""
 _LOOKS: Final = 1.0
 """How often the listening thread checks whether a call waits (seconds)."""
 _MOST: Final = 1024
-"""How many notices are remembered for waiters that have not begun to wait."""
+"""How many notices to remember for calls that have not begun to wait."""
 _LONGEST: Final = 40
-"""The most characters in the name of a ticket or an operation."""
+"""How many characters the name of a ticket or an operation may have."""
 
 LISTEN: Final = (
     f"UNLISTEN *; DO $$ BEGIN EXECUTE 'LISTEN ' || {CHANNEL}; END $$; SET application_name = 'metastore waiter'"
@@ -69,7 +70,7 @@ named AS (
       WHERE o.entity_id = lines.id AND o.action = '{PENDING}' ORDER BY o.time, o.operation_id LIMIT 1)
     FROM lines WHERE head IS NULL AND (%(ticket)s::bigint IS NOT NULL OR EXISTS (SELECT FROM owners)))
 SELECT pg_notify({CHANNEL}, string_agg(name, ' ')) FROM named WHERE name IS NOT NULL HAVING count(*) > 0""")
-"""Names the waiters that should look now, in one notification; without waiters, it sends none."""
+"""Notifies the calls that should look now, in one notification; if none waits, it sends nothing."""
 
 
 def told_by(commit: Commit) -> Statement | None:
@@ -79,9 +80,9 @@ def told_by(commit: Commit) -> Statement | None:
 
 
 def told_by_batch(batch: Batch) -> Statement | None:
-    """Return the notice to send after a batch; None: the batch carries no intents, and leaves no line."""
+    """Return the notice to send after a batch; None: it carries no intents and leaves no line."""
     owners = {one.id: [s.operation_id for s in one.steps if s.carried is not None] for one in batch.alters}
-    left = {one.id: one.ticket for one in batch.alters if one.leaves}  # a chain, which is alone in its batch
+    left = {one.id: one.ticket for one in batch.alters if one.leaves}  # a chain is the only member of its batch
     ids = [i for i, carried in owners.items() if carried or i in left]
     every = [owner for carried in owners.values() for owner in carried]
     return _tell(ids, every, next(iter(left.values()), None)) if ids else None
@@ -97,10 +98,10 @@ def _tell(ids: Sequence[int], owners: Sequence[UUID], ticket: int | None = None)
 
 
 class Waking:
-    """Keeps the promises of :class:`metastore.port.tickets.Notices`, for all waiters of a store in one process.
+    """The implementation of :class:`metastore.port.tickets.Notices`, for all waiting calls of one process's store.
 
-    It has no lock that a waiter takes: a signal's handler may interrupt one and wait too. A race between two threads
-    only makes a waiter wait for its next regular look.
+    It has no lock that a waiting call takes, because a signal handler may interrupt a call and wait too. A race between
+    two threads only makes a call wait until its next regular look.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -108,9 +109,9 @@ class Waking:
         self._waiters: dict[str, Waker] = {}
         self._heard: dict[str, None] = {}
         self._waited = -_LINGERS
-        """When a call last waited."""
+        """The time at which a call last waited."""
         self._noted = -_AGAIN
-        """When the last notice came."""
+        """The time of the last notice."""
         self._rests = 0.0
         """The time until which it does not try to listen."""
         self._closed = False
@@ -118,18 +119,18 @@ class Waking:
         _ALL.add(self)
 
     def _begin_again(self) -> None:
-        self._beginning = threading.Lock()  # never waited for
+        self._beginning = threading.Lock()  # no thread waits for it
         self._thread: threading.Thread | None = None
         self._ear: Listening | None = None
 
     def fork(self) -> None:
-        """Begin again in a forked child, which has neither the thread nor a part in the session."""
-        self._of_parent = self._ear  # kept: to drop it would warn of a connection that was not closed
+        """Begin again in a forked child, which has neither the thread nor the session."""
+        self._of_parent = self._ear  # kept, because dropping it would warn of an unclosed connection
         self._waiters, self._heard = {}, {}
         self._begin_again()
 
     def wait(self, name: int | UUID, seconds: float, longest: float, clock: Clock) -> None:
-        """Wait until a notice names a ticket or an operation, for this long at most."""
+        """Wait until a notice names a ticket or an operation, but only this long."""
         now, before = SYSTEM.monotonic(), self._waited
         self._waited = now
         if self._ear is None:
@@ -140,12 +141,12 @@ class Waking:
         key, waker = str(name), clock.waker()
         self._waiters[key] = waker
         try:
-            # it may have been named between the look and now
+            # a notice may have come between the last look and now
             if key not in self._heard:
                 waker.wait(longest if now - self._noted < _AGAIN else seconds)
         finally:
             self._heard.pop(key, None)
-            if self._waiters.get(key) is waker:  # a call with the same id may wait too
+            if self._waiters.get(key) is waker:  # another call with the same id may wait too
                 self._waiters.pop(key, None)
 
     def _begin(self, now: float) -> None:
@@ -155,7 +156,7 @@ class Waking:
         try:
             if self._thread is None:
                 thread = threading.Thread(target=self._listen, name="metastore turns", daemon=True)
-                with suppress(RuntimeError):  # the system can start no thread now
+                with suppress(RuntimeError):  # the system cannot start a thread now
                     thread.start()
                     self._thread = thread
         finally:
@@ -165,14 +166,14 @@ class Waking:
         ear: Listening | None = None
         try:
             connection = self._pool.own_connection(LISTEN)
-            if connection is None:  # a pooler
+            if connection is None:  # behind a pooler
                 self._rests = SYSTEM.monotonic() + _RESTS
                 return
             self._ear = ear = Listening(connection)
             while not self._closed and SYSTEM.monotonic() - self._waited < _LINGERS:
                 for payload in ear.heard(_LOOKS):
                     self._note(payload)
-        except (MetastoreError, psycopg.Error):  # the server is away, or has no connection left: waiters look
+        except (MetastoreError, psycopg.Error):  # the server is away, or has no connection left: calls now look
             self._rests = SYSTEM.monotonic() + _RESTS
         finally:
             self._ear, self._thread = None, None
@@ -191,7 +192,7 @@ class Waking:
                 if waker is not None:
                     waker.wake()
         while len(self._heard) > _MOST:
-            with suppress(RuntimeError, StopIteration):  # a waiter removed one at the same time
+            with suppress(RuntimeError, StopIteration):  # a call has removed one at the same time
                 self._heard.pop(next(iter(self._heard)), None)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Find the objects that a PostgreSQL database lacks after a restore that stopped half-way; its rows do not show it.
+"""Find what a PostgreSQL database lacks after a restore that stopped midway, which its rows do not show.
 
-``pg_restore`` makes tables first, then rows and sequences, and indexes and triggers at the end. It changes nothing.
+``pg_restore`` creates tables first, then rows and sequences, and at the end indexes and triggers. This changes nothing.
 """
 
 from __future__ import annotations

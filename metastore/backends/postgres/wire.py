@@ -1,14 +1,14 @@
-"""The hot statements on the wire: prepared once for each connection, then sent without psycopg's cursor.
+"""Send the hot statements without psycopg's cursor, prepared once for each connection.
 
-A cursor parses the statement, looks for each parameter's type and counts executions at each call. That takes longer
-than libpq itself. Here a statement is prepared at its third execution. Parameters are sent as text, because each has
-a cast in the statement. psycopg waits, as for a cursor: so a deadline holds here too.
+At each call, a cursor parses the statement, looks up each parameter's type, and counts executions. That takes longer
+than libpq itself. Here a statement is prepared at its third execution. Parameters are sent as text, because the
+statement casts each. psycopg waits, as for a cursor, so a deadline holds here too.
 
-One statement goes by the extended protocol, which is the fastest. Several go as one simple query, which executes
-prepared statements: the server reads all of it before it begins. By the extended protocol it would execute the first
-one while the client still sends the last one. A client that falls silent in between would keep its locks.
+One statement uses the extended protocol, which is the fastest. Several are sent as one simple query that executes
+prepared statements, because the server reads all of it before it begins. With the extended protocol, it would execute
+the first statement while the client still sends the last one. A client that stopped in between would keep its locks.
 
-Only for sessions that keep prepared statements. Behind a pooler, statements take the ordinary way.
+Only sessions that keep prepared statements use this. Behind a pooler, psycopg's cursor sends the statements.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 @cache
 def numbered(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a statement with numbered parameters, and their names; psycopg parses long ones again at each call."""
+    """Return a statement with numbered parameters, and their names; psycopg would parse a long one at each call."""
     numbers: dict[str, int] = {}
     rewritten = _NAMED.sub(lambda name: f"${numbers.setdefault(name[1], len(numbers) + 1)}", text)
     return rewritten.replace("%%", "%"), tuple(numbers)
@@ -66,7 +66,7 @@ class Wire:
         if prepared is not None:
             try:
                 return self._executed(prepared, values)
-            except psycopg.errors.InvalidSqlStatementName:  # psycopg deallocates all statements after a rollback
+            except psycopg.errors.InvalidSqlStatementName:  # after a rollback, psycopg deallocates all statements
                 self._names.clear()
         return self._executed(self._prepared(text, statement), values)
 
@@ -75,7 +75,7 @@ class Wire:
     ) -> list[list[tuple[Any, ...]]]:
         """Run statements as one transaction, in one message; return the rows of each. Raises psycopg.Error.
 
-        ``behind``: the last one has a transaction of its own. If only that fails, its rows are missing.
+        ``behind``: the last one has its own transaction. If only that one fails, its rows are missing.
         """
         texts = [text for text, _ in statements]
         arguments = [_literals(_texts(given, numbered(text)[1])) for text, given in statements]
@@ -88,7 +88,7 @@ class Wire:
     def _in_one(self, texts: Sequence[str], arguments: Sequence[bytes], behind: bool) -> list[list[tuple[Any, ...]]]:
         """Send one simple query. The message first prepares the statements that are not prepared yet.
 
-        A failure undoes the executed statements, but not the prepared ones: so these are remembered all the same.
+        A failure undoes the executed statements, but not the preparations, so these are remembered.
         """
         new = {text: b"metastore_%d" % next(self._numbers) for text in dict.fromkeys(texts) if text not in self._names}
         names = {**self._names, **new}
@@ -113,13 +113,13 @@ class Wire:
         if len(done) < len(results) and not committed:
             error = error_from_result(results[-1], "utf-8")
             if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
-                with suppress(psycopg.Error):  # the connection is not used again then
+                with suppress(psycopg.Error):  # the connection is not used again
                     self._results(b"ROLLBACK")
             raise error
         if len(done) != len(prepares) + len(executes) and not committed:
             raise psycopg.DatabaseError(f"{len(done)} results for {len(prepares) + len(executes)} statements")
         if len(done) < len(results) and self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
-            self._connection.stopped = True  # the session ended behind the commit
+            self._connection.stopped = True  # the session ended after the commit
         found = done[len(prepares) :]
         if behind:
             found = [*found[1:count], *found[count + 1 :]]
@@ -129,7 +129,7 @@ class Wire:
         return self._connection.wait(_sent(self._connection.pgconn, lambda pgconn: pgconn.send_query(message)))
 
     def _prepared(self, text: str, statement: str) -> bytes:
-        """Prepare a statement; return its name, which no other had in this session."""
+        """Prepare a statement; return its name, which was not used before in this session."""
         name = b"metastore_%d" % next(self._numbers)
         self._result(lambda pgconn: pgconn.send_prepare(name, statement.encode()))
         self._names[text] = name
@@ -146,7 +146,7 @@ class Wire:
         return transformer.load_rows(0, result.ntuples, tuple)
 
     def _is_frequent(self, text: str) -> bool:
-        """Whether a statement is worth the round trip that prepares it."""
+        """Whether a statement is used often enough to be worth the round trip that prepares it."""
         self._executions[text] += 1
         return self._executions[text] > _BEFORE
 
@@ -158,7 +158,7 @@ class Wire:
 
 
 def _sent(pgconn: Any, send: Callable[[Any], None]) -> Generator[Any, Any, list[Any]]:
-    """Send one request, and wait for its results. Before the first step nothing is sent: the deadline may pass."""
+    """Send one request, and wait for its results. It sends nothing before the first step, so the deadline may pass."""
     send(pgconn)
     results: list[Any] = yield from execute(pgconn)
     if not results:
@@ -175,7 +175,7 @@ def _literals(values: Sequence[bytes | None]) -> bytes:
 
 
 def _texts(parameters: Mapping[str, Any], names: Sequence[str]) -> list[bytes | None]:
-    """Return parameters as text. One loop with the usual types first: each statement has about 15 of them."""
+    """Return parameters as text. One loop, with the usual types first, because each statement has about 15."""
     texts: list[bytes | None] = []
     for name in names:
         value = parameters[name]

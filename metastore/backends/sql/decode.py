@@ -1,4 +1,4 @@
-"""From the rows of :mod:`metastore.backends.sql.reads` to values, for both SQL backends."""
+"""Turn the rows of :mod:`metastore.backends.sql.reads` into values, for both SQL backends."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def entities_by_id(rows: Iterable[Row], ids: Sequence[int]) -> list[Known | None
 
 
 def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, ...]]:
-    """Return the nodes from the root down to each id, from a row for each node that has its parent at the end.
+    """Return the nodes from the root down to each id; each row is a node, with its parent at the end.
 
-    Entities that are not below the root are left out; so are those that are below themselves, in a damaged table.
+    Leave out entities that are not below the root, and those that are below themselves, in a damaged table.
     """
     nodes, parents = dict[int, Node](), dict[int, int]()
     for row in rows:
@@ -78,7 +78,7 @@ def chains_of(rows: Iterable[Row], ids: Iterable[int]) -> dict[int, tuple[Node, 
 
 
 def ways_down(ids: Iterable[int], parents: Mapping[int, int], *, circles: bool = False) -> dict[int, tuple[int, ...]]:
-    """Return the ids from the root, without it, down to each id; ids that are not below the root are left out.
+    """Return the ids from below the root down to each id; ids that are not below the root are left out.
 
     Raises UnreadableRow for an id that is below itself, in a damaged table; with ``circles`` it is left out.
     """
@@ -112,7 +112,7 @@ def find_parameters(search: Search) -> dict[str, Any]:
 
 
 def found(rows: Sequence[Row], search: Search) -> Matches:
-    """Return the matches of a search: each row has the progress of the scan, and a match with the nodes down to it."""
+    """Return the matches of a search. Each row has the progress of the scan, and a match with the nodes above it."""
     total, *last = rows[0][:3]
     fit = [row for row in rows if row[4] is not None]
     records = [Record(_nodes(row[6]), *row[7:]) for row in fit]
@@ -123,7 +123,7 @@ def found(rows: Sequence[Row], search: Search) -> Matches:
 
 
 def _nodes(text: str) -> tuple[Node, ...]:
-    """Return nodes from the root down, which come with their heights and in no order."""
+    """Return the nodes from the root down; the text has them in any order, each with its height."""
     up = sorted(json.loads(text), key=itemgetter(0), reverse=True)
     return tuple([Node(i, kind, name, scope, bool(used), bool(folds)) for _, i, kind, name, scope, used, folds in up])
 
@@ -134,7 +134,7 @@ def child(row: Row) -> Child:
 
 
 def page(rows: Sequence[Row], guards: int, decode: Any) -> RowPage[Any]:
-    """Return a page; each of its rows begins with the number of guards that held."""
+    """Return a page. Each of the rows begins with the number of guards that held."""
     if not rows or rows[0][0] != guards:
         return RowPage(False, [])
     return RowPage(True, [decode(row[1:]) for row in rows if row[1] is not None])
@@ -142,11 +142,11 @@ def page(rows: Sequence[Row], guards: int, decode: Any) -> RowPage[Any]:
 
 def step(row: Row) -> Step:
     """Return a row of the operation table."""
-    if type(row[0]) is UUID:  # a UUID shows that this is PostgreSQL, which has booleans too
+    if type(row[0]) is UUID:  # only PostgreSQL returns a UUID, and it has booleans too
         return Step._make(row)
     try:
         operation_id = UUID(row[0])
-    except ValueError:  # the row is damaged: the reader of its changes names it
+    except ValueError:  # the row is damaged; the reader of its changes names it
         operation_id, row = UUID(int=0), (*row[:12], "the operation id is damaged", *row[13:])
     in_use = None if row[14] is None else bool(row[14])
     return Step(*(operation_id, *row[1:14], in_use, *row[15:]))

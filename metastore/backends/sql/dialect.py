@@ -1,4 +1,4 @@
-"""The parts that PostgreSQL and SQLite write differently in the statements that they share."""
+"""The parts of shared statements that PostgreSQL and SQLite write differently."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ Fetch = Callable[[str, dict[str, Any]], list[tuple[Any, ...]]]
 
 
 def from_named(sql: str, parameter: str) -> str:
-    """Return ``sql`` with each ``:name`` written as ``parameter`` says."""
+    """Return ``sql`` with each ``:name`` replaced by a parameter of the form ``parameter``."""
     return re.sub(r"(?<!:):([a-z]\w*)", lambda m: parameter.replace("name", m[1]), sql)
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """The parts in which the statements of two databases differ."""
+    """The parts in which the statements of the two databases differ."""
 
     parameter: str
-    """A parameter, with ``name`` for its name."""
+    """A parameter, with ``name`` in place of its name."""
     join: str
-    """The join with ``{table} {alias}`` by ``{condition}``, for each row to the left."""
+    """The join of ``{table} {alias}`` by ``{condition}``, for each row on the left."""
     left_join: str
-    """The same, but it keeps a row that matches nothing."""
+    """The same join, which also keeps a row without a match."""
     array: str
     """The function that makes a JSON array of its arguments."""
     gathered: str
     """The function that gathers the values of all rows in a JSON array."""
     nested: str
-    """The function that keeps JSON, which a sub-select returns, from being read as a text."""
+    """The function that marks JSON from a sub-select, so that it is not read as text."""
     text: str
     """The suffix that makes a database return JSON as a text."""
     fits: str
-    """Whether the text ``{}`` has the pattern ``{}``, a parameter."""
+    """Whether the text ``{}`` matches the pattern ``{}``, a parameter."""
     contains: str
     """Whether the text ``{}`` contains the text ``{}``, a parameter."""
     distinct: str
-    """The word that selects distinct rows ``c`` in the order of key and id, without reading all of them first."""
+    """The word that selects distinct rows ``c``, ordered by key and id, without reading all of them first."""
     held: str
-    """A sub-select that counts the guards in ``:guards…`` that hold."""
+    """A sub-select of the number of guards in ``:guards…`` that hold."""
     select_ids: str
     """A sub-select of the ids in the parameter ``:ids``."""
     select_chosen: str
@@ -63,20 +63,20 @@ class Dialect:
     in_kinds: str
     """Whether ``n.kind`` is among the parameter ``:kinds``, or that is NULL."""
     w_paths: Callable[[Sequence[str]], str]
-    """A table ``w`` of the rows in the parameters of ``past.Many``: ``start`` (an id), and these columns (texts)."""
+    """A table ``w`` from the parameters of ``past.Many``: ``start`` (an id), and these columns (texts)."""
 
     def statement(self, sql: str) -> str:
         """Return ``sql`` without comments, each ``:name`` as a parameter of this database."""
         return from_named(without_comments(sql), self.parameter)
 
     def each(self, table: str, alias: str, condition: str) -> str:
-        """Join ``table`` by ``condition``, for each row to the left."""
+        """Join ``table`` by ``condition``, for each row on the left."""
         return self.join.format(table=table, alias=alias, condition=condition)
 
     def maybe(self, table: str, alias: str, condition: str) -> str:
-        """Do the same, and keep a row that matches nothing."""
+        """Do the same, but also keep a row without a match."""
         return self.left_join.format(table=table, alias=alias, condition=condition)
 
     def rows(self, columns: str) -> str:
-        """Gather these columns of all rows: a JSON array of JSON arrays."""
+        """Gather these columns of all rows in a JSON array of JSON arrays."""
         return f"{self.gathered}({self.array}({columns}))"

@@ -1,8 +1,8 @@
-"""The statements that find entities, on both SQL backends: one page, true at one instant.
+"""The statements that find entities on both SQL backends: one page, true at one instant.
 
-A page scans a bounded part of an index (of names, or of the children of one parent) and keeps the rows that fit. From
-each of these it climbs to the root, and discards a row that is not live, or not below the scope. So a page costs no
-more than its scan, however large the tree is. Each climb is a look-up by id in a separate sub-select: no plan, made
+A page scans a bounded part of an index (of names, or of one parent's children) and keeps the matching rows. From each
+of these it climbs to the root, and discards a row that is not live, or not below the scope. So the cost of a page is
+that of its scan, however large the tree is. Each climb is a look-up by id in a separate sub-select, so no plan, even
 with wrong statistics or none, can join them in another way.
 """
 
@@ -36,19 +36,19 @@ class FindSql:
     dialect: Dialect
 
     def by_name(self) -> str:
-        """Scan names, from the one after ``after_name``, ``after_id`` up to ``before``."""
+        """Scan names after (``after_name``, ``after_id``), up to ``before``."""
         return self._statement(_NAMES, "NULL")
 
     def by_parent(self) -> str:
-        """Scan the children of ``parent``, from the one after ``after_family``, ``after_key``."""
+        """Scan the children of ``parent`` after (``after_family``, ``after_key``)."""
         return self._statement(_CHILDREN, self._all_scanned())
 
     def by_family(self) -> str:
-        """Scan the children of ``parent`` in one family, from the key after ``after_key`` up to ``before``."""
+        """Scan the children of ``parent`` in one family, after the key ``after_key``, up to ``before``."""
         return self._statement(_FAMILY, self._all_scanned())
 
     def below_all(self, *, family: bool) -> str:
-        """Scan the children of all ``places`` (in one ``family``), in no order: at most a page of them."""
+        """Scan the children of all ``places`` (in one ``family``), in no order; at most one page."""
         one = "g.family = :family AND g.key > :after_key AND g.key < :before"
         part = one if family else "(g.family, g.key) > (:after_family, :after_key)"
         each = self.dialect.each("guard", "g", f"g.state = 0 AND g.id <> 0 AND g.parent_id = w.id AND {part}")
@@ -74,17 +74,17 @@ class FindSql:
         return self.dialect.rows(columns) + self.dialect.text
 
     def _fits(self) -> str:
-        """Return the condition on a name. A guard folds if the names below it are compared without case.
+        """Return the condition on a name. A guard's fold says whether the names below it are compared without case.
 
-        All entities but the catalog itself inherit that, and their key is the name without case.
+        All entities below a catalog inherit it, and their key is the name without case.
         """
         exact, folded = self.dialect.fits.format("s.name", ":pattern"), self.dialect.fits.format("s.key", ":folded")
         return f"({exact} OR (s.fold AND s.kind <> 'catalog' AND {folded}))"
 
     def _climb(self) -> str:
-        """A scalar: the nodes from a row ``s`` up to the root; NULL if one is not live, or the scope is not above it.
+        """Return a scalar: the nodes from a row ``s`` up to the root; NULL: a node is not live, or none is the scope.
 
-        A drop changes one row, and no row below it. An entity that was put below itself by hand never reaches the root.
+        A drop changes one row, but none below it. An entity that was put below itself by hand never reaches the root.
         """
         up = self.dialect.each("guard", "g", "g.id = u.parent_id")
         nodes = self._gathered("u.height, u.id, u.kind, u.name, u.scope_version, u.in_use, u.fold")
@@ -119,11 +119,11 @@ ORDER BY f.a, f.b""")
 
 
 def like_of(glob: str) -> str:
-    """Return a glob as a pattern of LIKE, whose escape is a backslash."""
+    """Return a glob as a LIKE pattern, in which a backslash escapes."""
     words = {"*": "%", "?": "_", "%": r"\%", "_": r"\_", "\\": r"\\"}
     return "".join(words.get(char, char) for char in glob)
 
 
 def glob_of(glob: str) -> str:
-    """Return a glob as a pattern of SQLite's GLOB, which knows sets as well."""
+    """Return a glob as a pattern of SQLite's GLOB, which also has character sets."""
     return glob.replace("[", "[[]")

@@ -1,4 +1,4 @@
-"""The statements with which gc finds and deletes old rows, on both SQL databases."""
+"""The statements by which gc finds and deletes old rows, on both SQL databases."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from metastore.backends.sql.dialect import from_named
 from metastore.port.conditions import DROPPED, PURGING
 from metastore.port.format import SCHEMA_FORMAT
 
-# "state <> 0" beside the state that is meant: the partial index guard_gone needs it. Listed in its order, a page goes
-# on where the last one ended, and no page reads live entities.
+# "state <> 0" beside the wanted state, because the partial index guard_gone has this condition. In the order of this
+# index, a page continues where the last one ended, and no page reads live entities.
 _GONE = """SELECT parent_id, family, key, id FROM guard WHERE state <> 0 AND state = {}
   AND (parent_id, family, key, id) > (:parent_id, :family, :key, :id)
   ORDER BY parent_id, family, key, id LIMIT :page_size"""
@@ -36,8 +36,8 @@ SQLITE_DOOMED = f"SELECT id FROM guard WHERE id IN (SELECT value FROM json_each(
 
 _NEVER = 1 << 62
 
-# The newest step stays, so that a consumer that reads all of the feed ends after what was collected. A version stays
-# while an older one, younger than the retention, stays: a history has no gap.
+# Keep the newest step, so that a consumer that has read the whole feed is after everything that was deleted. Keep a
+# version as long as an older version, younger than the retention: a history must have no gap.
 _NEEDLESS = """batch AS MATERIALIZED (
   SELECT operation_id, ordinal, seq, through, entity_id, version, time, state, parent_id, other_id, name, family, key
   FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size),
@@ -98,7 +98,7 @@ _pg_needless = _needless(
 )
 POSTGRES_PAST_FROM = f"""WITH RECURSIVE {_pg_needless}
 SELECT (SELECT max(seq) FROM batch), max(until) FROM needless"""
-"""The last step that was looked at, and the position from which the past is whole once the unneeded steps are gone."""
+"""The last step that was looked at, and the first position of a complete past after the deletion."""
 
 POSTGRES_DELETE_STEPS = without_comments(f"""
 -- The next steps in the feed's order, then those among them that nothing needs any more. All this only reads.

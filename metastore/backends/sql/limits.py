@@ -8,7 +8,7 @@ from metastore.errors import PoolExhausted
 
 
 class Limits(NamedTuple):
-    """How many connections there may be, and how long a call waits for one (seconds); None: until its deadline."""
+    """The number of connections, and how long a call waits for one (seconds); None: until its deadline."""
 
     size: int = 10
     max_wait: float | None = None

@@ -1,7 +1,7 @@
 """Complete the newest step of each row from the tables, after rows were written below the managers.
 
-Rows of older files do not have their places. The past then begins at the newest step, as after the migration that added
-places. The same holds if gc had removed history. Otherwise the past is as complete as before.
+Rows of older files do not have their places. Then the past begins at the newest step, as after the migration that added
+places, and also if gc had removed history. Otherwise the past is as complete as before.
 """
 
 from __future__ import annotations
@@ -34,4 +34,4 @@ WHERE operation.entity_id = w.id AND operation.version = w.version AND {_LACKS}"
 FROM relation AS r
 WHERE operation.entity_id = r.id AND operation.version = r.version AND {_LACKS}""",
 )
-"""Statements, in order."""
+"""Statements, in the order in which they run."""

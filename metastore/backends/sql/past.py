@@ -1,12 +1,12 @@
-"""Read the past, on both SQL databases: rows of the operation table as they were at a position.
+"""Read the past on both SQL databases: rows of the operation table as they were at a position.
 
-``operation`` has one row for each version of an entity. It says where the entity was after the step. The rows in which
-an entity took a name also have its key, and an index over (parent, family, key). So a path takes two look-ups for each
+``operation`` has one row for each version of an entity, with the entity's place after the step. The rows in which an
+entity took a name also have its key, and an index over (parent, family, key). So a path takes two look-ups for each
 level: the entity that took the name last, and that entity's newest version then, which must still have the name. A
-listing goes through all entities that ever had a name below the parent, and keeps those that have it then.
+listing goes through all entities that ever had a name below the parent, and keeps those that had it then.
 
-Every statement also says whether the past at the position is whole, or a pin holds it. Before gc deletes, it raises
-``past_from``. So a snapshot with the old value has all rows.
+Every statement also checks that the past at the position is complete, or that a pin holds it. Before gc deletes, it
+raises ``past_from``, so a snapshot with the old value has all rows.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Row = tuple[Any, ...]
 Many = Callable[[Sequence[str], Sequence[dict[str, Any]]], dict[str, Any]]
 """A function that returns the parameters of ``PastSql.many`` from the columns and the rows."""
 _LAST = 1 << 62
-"""An id beyond all others."""
+"""An id greater than all others."""
 
 
 class SqlPast:
-    """Keeps the promises of :class:`metastore.port.past.PastRows` on a SQL database."""
+    """The implementation of :class:`metastore.port.past.PastRows` on a SQL database."""
 
     def __init__(
         self, texts: Texts, fetch: Fetch, listed: Callable[[Sequence[int] | Sequence[str]], Any], many: Many
@@ -125,7 +125,7 @@ class SqlPast:
     def owned_by_name(
         self, at: int, owner_ids: Sequence[int], kind: str, names: Sequence[str]
     ) -> list[OwnedRecord | None]:
-        # a row is below its owner, as an entity is below its parent
+        # a row has its owner as parent, as an entity has its parent
         starts = [Node(i, "", "", 0, True, False) for i in owner_ids]
         lookups = [Lookup((kind,), (name,), start) for start, name in zip(starts, names, strict=True)]
         rows = zip(owner_ids, self._followed("owned", at, 1, lookups) if lookups else [], strict=True)
@@ -162,7 +162,7 @@ class SqlPast:
         return step(rows[0]) if rows else None
 
     def _kept(self, rows: list[Row]) -> list[Row]:
-        """Return the rows without the column that says whether the past is whole. Raises NotKept if it is not."""
+        """Return the rows without the column that shows whether the past is complete. Raises NotKept if it is not."""
         self._require(rows[0][0])
         return [row[1:] for row in rows if row[1] is not None]
 
@@ -172,7 +172,7 @@ class SqlPast:
 
 
 def _known(wanted: int, rows: list[Row]) -> Known | None:
-    """Return an entity from the rows that lead down to it; None: an ancestor is gone, or the id is an owned row's."""
+    """Return an entity from the rows above it; None: an ancestor is gone, or the id belongs to an owned row."""
     if len(rows) > DEEPEST:
         raise too_deep(rows[-1][4], wanted)
     if rows[0][2] != ROOT_ID or rows[-1][6] is None:

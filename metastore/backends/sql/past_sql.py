@@ -35,18 +35,18 @@ class PastSql:
         return self.read.dialect
 
     def _newest(self, alias: str, entity_id: str, condition: str = "", *, left: bool = False) -> str:
-        """Join the newest version that an entity had then."""
+        """Join the newest version that an entity had at the position."""
         where = f"{alias}.entity_id = {entity_id} AND {alias}.version = {_VERSION.format(entity_id)}{condition}"
         return (self.dialect.maybe if left else self.dialect.each)("operation", alias, where)
 
     def _made(self, alias: str, table: str = "entity") -> str:
-        """Join the creator: from the row as long as it exists, else from the first step."""
+        """Join the creator: from the row while it exists, otherwise from the first step."""
         row = self.dialect.maybe(table, "e", f"e.id = {alias}.entity_id")
         first = f"f.entity_id = {alias}.entity_id AND f.version = 1 AND e.id IS NULL"
         return f"{row} {self.dialect.maybe('operation', 'f', first)}"
 
     def resolve(self, depth: int, table: str = "entity") -> str:
-        """Paths of ``depth`` names: of each its nodes, and the entity of the last, or the row of another table."""
+        """Paths of ``depth`` names: the nodes of each, and the entity of the last node, or the row of another table."""
         nodes = ", ".join(_NODE.format(f"g{n}") for n in range(1, depth + 1))
         levels = "\n".join(self._level(n) for n in range(1, depth + 1))
         wanted = self.dialect.w_paths(columns_of(depth))
@@ -66,7 +66,7 @@ class PastSql:
 
     @cached_property
     def by_id(self) -> str:
-        """From the root down to each id: its nodes with their states and parents, the entity beside the last."""
+        """From the root down to each id: its nodes with states and parents, and the entity beside the last node."""
         columns = "n.entity_id, n.parent_id, n.kind, n.name, n.scope_version, n.in_use, n.fold, n.state, n.version"
         body = "b.entity_id = up.entity_id AND b.version = up.version AND up.height = 0"
         return self.dialect.statement(f"""WITH RECURSIVE up AS (
@@ -83,7 +83,7 @@ ORDER BY up.wanted, up.height DESC""")
 
     @cached_property
     def by_id_bare(self) -> str:
-        """The same without the documents."""
+        """The same without documents."""
         return self.by_id.replace("b.doc,", "'' AS doc,")
 
     @cached_property
@@ -99,7 +99,7 @@ SELECT kept.ok, up.entity_id, up.parent_id, up.state, up.scope_version FROM (SEL
 LEFT JOIN up ON true""")
 
     def below(self, table: str) -> str:
-        """A page of children, or of owned rows; ``table`` has the rows of today."""
+        """A page of children or of owned rows; ``table`` has the present rows."""
         return self.dialect.statement(f"""
 -- The documents of a page.
 SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
@@ -126,7 +126,7 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
 
     @cached_property
     def related(self) -> str:
-        """All relations of a kind that went from some entities: the newest version then, if live, of each."""
+        """All relations of a kind that went from some entities: for each, its newest version then, if live."""
         made = "c.parent_id = w.id AND c.family = :kind AND c.key IS NOT NULL AND c.seq <= :at"
         each = self.dialect.each("operation", "c", made)
         return self.dialect.statement(f"""
@@ -138,7 +138,7 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
 
     @cached_property
     def led(self) -> str:
-        """All relations of a kind that led to an entity: the newest version then, if live, of each."""
+        """All relations of a kind that led to an entity: for each, its newest version then, if live."""
         return self.dialect.statement(f"""
 SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
   SELECT n.entity_id, n.owner_id, n.kind, n.name, {_BODY.format("n")}
@@ -155,14 +155,14 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
 
     @cached_property
     def rows(self) -> str:
-        """The newest version then of each entity and owned row in a range of ids, one pass over an index."""
+        """The newest version then of each entity and owned row in a range of ids, in one pass over an index."""
         gone = "e.id IS NULL AND w.id IS NULL AND r.id IS NULL"
         first = f"f.entity_id = n.entity_id AND f.version = 1 AND {gone}"
         newest = (
             "n.entity_id = s.entity_id AND n.version = s.version AND n.parent_id IS NOT NULL AND "
             + self.dialect.in_kinds
         )
-        # each join names the range: otherwise a merge of two indexes would begin at the first id
+        # each join names the range, because otherwise a merge of two indexes would begin at the first id
         ranged = "{0}.{1} >= :low AND {0}.{1} < :high"
         return self.dialect.statement(f"""
 WITH
@@ -189,17 +189,17 @@ ORDER BY n.entity_id""")
 
     @cached_property
     def kept(self) -> str:
-        """Whether the past at a position is whole."""
+        """Whether the past at a position is complete."""
         return self.dialect.statement(f"SELECT {_KEPT}")
 
     @cached_property
     def times(self) -> str:
-        """When the next steps were made."""
+        """The times of the next steps."""
         sql = "SELECT seq, time FROM operation WHERE seq > :after ORDER BY seq LIMIT :page_size"
         return self.dialect.statement(sql)
 
     @cached_property
     def later(self) -> str:
-        """How many steps come after a position, which the index of positions counts, and when the first was made."""
+        """The number of steps after a position, counted in the index of positions, and the time of the first one."""
         return self.dialect.statement("""SELECT (SELECT count(seq) FROM operation WHERE seq > :after),
   (SELECT time FROM operation WHERE seq > :after ORDER BY seq LIMIT 1)""")

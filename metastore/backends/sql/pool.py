@@ -1,12 +1,12 @@
-"""A pool of connections in which a call waits until its deadline, and no longer.
+"""A pool of connections, in which a call waits at most until its deadline.
 
-Calls that wait are served in the order in which they came. Without an order, a thread that gives a connection back and
-asks again takes it before the woken one. On a busy pool a call could then wait until its deadline.
+Waiting calls are served in the order in which they came. Otherwise a thread that gives a connection back and asks again
+could take it before the call that was woken. On a busy pool, a call could then wait until its deadline.
 
 The pool does not count loans: a place belongs to a loan while the loan's block runs (:mod:`metastore.block`). So no
-interrupt takes a connection for ever. If an interrupt keeps a loan from giving its connection back, the next call finds
-the place and ends the unfinished work there. (SQLAlchemy's pool counts, and loses a place to an interrupt between two
-of its lines.)
+interrupt can make a connection unavailable for ever. If an interrupt keeps a loan from returning its connection, the
+next call finds the place and ends the unfinished work. (SQLAlchemy's pool counts loans, and an interrupt between two of
+its lines loses a place.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from metastore.port.stats import PoolUse
 C = TypeVar("C")
 Settle = Callable[[Any, type[BaseException] | None], bool]
 _LOOKS: Final = 0.1
-"""After how long a waiting call looks by itself (seconds): an interrupt may have hit the thread that should wake it."""
+"""How often a waiting call looks by itself (seconds), because an interrupt may have hit the thread that wakes it."""
 
 
 class Place:
@@ -40,7 +40,7 @@ class Place:
         """None: no connection was opened yet, or it was closed."""
         self.generation: object = None
         self.wire: Any = None
-        """The backend's values that belong to the connection."""
+        """Values of the backend that belong to the connection."""
         self.loan: Loan[Any] | None = None
         self.settled = True
         """Whether the last loan left no unfinished work."""
@@ -59,7 +59,7 @@ class Place:
 
 
 class Loan(Block, Generic[C]):
-    """A block that has a connection for itself: ``with Loan(pool) as connection``."""
+    """A block with a connection for itself: ``with Loan(pool) as connection``."""
 
     __slots__ = ("place", "pool")
     place: Place
@@ -81,7 +81,7 @@ class Loan(Block, Generic[C]):
     def end(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         pool, place = self.pool, self.place
         if pool.pid != process_id():
-            return  # the block began before a fork: the connection belongs to the parent
+            return  # the block began before a fork, so the connection belongs to the parent
         try:
             if pool.settle(place.connection, kind):
                 place.settled = True
@@ -99,13 +99,13 @@ class _Waiter(NamedTuple):
 
 
 class WaitingPool:
-    """A pool that has at most ``limits.size`` connections, and keeps all of them.
+    """A pool that opens at most ``limits.size`` connections, and keeps them.
 
     Raises PoolExhausted if all are lent for too long.
     """
 
     def __init__(self, connect: Callable[[], Any], settle: Settle, limits: Limits, timeout: float) -> None:
-        """``settle`` ends a loan's unfinished work, after an error of some type or none; False: never lend it again.
+        """``settle`` ends a loan's unfinished work, given the type of the loan's error; False: never lend it again.
 
         BaseException means that an interrupt kept the loan from reporting its end.
         """
@@ -116,8 +116,8 @@ class WaitingPool:
         self._changing = Lock()  # held while a place changes its owner
         self._places: list[Place] = []
         self._line: deque[_Waiter] = deque()
-        # closes the connections of a store that was dropped and not closed; a child's exit must not end its parent's
-        # sessions
+        # closes the connections of a store that was dropped without a close; the exit of a child must not end the
+        # sessions of its parent
         finalize(self, _close, self._places, self.pid).atexit = False
 
     def use(self) -> PoolUse:
@@ -126,7 +126,7 @@ class WaitingPool:
         return PoolUse(self._limits.size, lent, sum(waiter.loan.runs for waiter in list(self._line)))
 
     def forget(self) -> None:
-        """Lend none of the present connections again."""
+        """Never lend the present connections again."""
         self._generation = object()
 
     def close_idle(self) -> None:
@@ -139,7 +139,7 @@ class WaitingPool:
     # --- the methods that a loan calls
 
     def take(self, loan: Loan[Any]) -> Place:
-        """Return a place, which belongs to the loan from now on."""
+        """Return a place, which now belongs to the loan."""
         if not self._line:
             with self._changing:
                 place = self._taken(loan)
@@ -149,22 +149,22 @@ class WaitingPool:
 
     def make_ready(self, place: Place) -> None:
         """Give a place a connection without unfinished work."""
-        # an interrupt may have hit the line that closed it
+        # an interrupt may have hit the line that closed the connection
         is_ready = place.connection is not None and (place.settled or self.settle(place.connection, BaseException))
         if not is_ready or place.generation is not self._generation:
             place.close()
         if place.connection is None:
-            place.generation = self._generation  # read first: a connection of an older generation is not lent
+            place.generation = self._generation  # before the connection opens: one of an older generation is not lent
             place.connection = self._connect()
 
     def put_back(self, place: Place) -> None:
-        """End the use of a place, and give it to the call that has waited longest."""
+        """End the use of a place, and give the place to the call that has waited longest."""
         place.loan = None
         if self._line:
             self._wake()
 
     def _taken(self, loan: Loan[Any]) -> Place | None:
-        """Give the loan a place, preferably one with unfinished work, which may block others; None: all are lent."""
+        """Give the loan a place, preferably one whose unfinished work may block others; None: all are lent."""
         found = None
         for place in self._places:
             if place.loan is None or not place.loan.runs:
@@ -182,7 +182,7 @@ class WaitingPool:
         try:
             while True:
                 with self._changing:
-                    while not self._line[0].loan.runs:  # an interrupt kept this waiter from leaving the line
+                    while not self._line[0].loan.runs:  # an interrupt kept this call from leaving the line
                         self._line.popleft()
                     place = self._taken(loan) if self._line[0] is waiter else None
                 if place is not None:

@@ -1,7 +1,7 @@
-"""The reads that PostgreSQL and SQLite answer with the same statements, written in the dialect of each.
+"""The reads that PostgreSQL and SQLite answer by the same statements, each in its own dialect.
 
-Each database defines how it runs a statement, and how it sends a list of ids and a set of guards. If a read needs
-another statement, another number of statements, or other parameters, the database implements that read itself.
+Each database defines how to run a statement, and how to send a list of ids and a set of guards. A database implements a
+read itself if that read needs another statement, another number of statements, or other parameters.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ Values = dict[str, Any]
 _FEW = 2000
 """Up to this many children that a user sees are looked up one by one.
 
-Of more of them, a scan in order finds some soon.
+If there are more, a scan in order soon finds some.
 """
 
 
 class Texts:
-    """The statements of one database; each is written when it is first asked for."""
+    """The statements of one database; each is composed at its first use."""
 
     def __init__(self, read: ReadSql) -> None:
         dialect = read.dialect
@@ -84,7 +84,7 @@ class Texts:
 
 
 class Questions(ABC):
-    """Reads for a backend to inherit. Each database implements the methods below the line in the class."""
+    """Reads that a backend inherits. Each database implements the methods below the line in the class."""
 
     sql: Texts
 
@@ -233,7 +233,7 @@ class Questions(ABC):
 
     @abstractmethod
     def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
-        """Follow paths, all of them at one instant."""
+        """Follow paths, all at one instant."""
 
     @abstractmethod
     def _rows(self, text: str, parameters: Values) -> Rows:
@@ -256,7 +256,7 @@ class Questions(ABC):
     @staticmethod
     @abstractmethod
     def _guards(guards: Guards) -> Values:
-        """Return the parameters of guards that are counted."""
+        """Return the parameters of guards to count."""
 
     @staticmethod
     @abstractmethod
@@ -269,7 +269,7 @@ def _below(parent_id: int, kind: str, family: str, after: str, limit: int) -> Va
 
 
 def _after_id(state: int, after: tuple[str, int]) -> Values:
-    """Return the further order of a page: several dropped children may have the same name."""
+    """Return the second order of a page: several dropped children may have one name."""
     return {} if state == LIVE else {"after_id": after[1]}
 
 

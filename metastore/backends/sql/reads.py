@@ -1,7 +1,7 @@
-"""The read statements, the same for PostgreSQL and SQLite.
+"""The statements that read, the same for PostgreSQL and SQLite.
 
-Written with ``:name`` parameters. A node is (id, kind, name, scope_version, in_use,
-fold), an entity (version, doc, created_by, created_at, modified_by, modified_at).
+Parameters have the form ``:name``. A node is (id, kind, name, scope_version, in_use, fold),
+an entity (version, doc, created_by, created_at, modified_by, modified_at).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FROM operation o {{}} """
 
 
 def level(n: int, names: str = ":") -> str:
-    """Return the condition on the guard of a path's name ``n``, below the guard of the name before it."""
+    """Return the condition on the guard of a path's ``n``-th name, below the guard of the previous name."""
     above = f"g{n - 1}"
     return (
         f"g{n}.parent_id = {above}.id AND g{n}.family = :f{n} AND g{n}.state = 0"
@@ -56,10 +56,10 @@ class ReadSql:
 WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n1"""
 
     def resolve_rights(self, depth: int, rights: Callable[[str, str], str], gathered: str) -> str:
-        """One path as above, and as JSON the rights of a user there.
+        """One path, as in :meth:`resolve`, and as JSON the rights of a user there.
 
-        ``rights`` makes the statement of the rows from the table of places and the metalake's id; ``gathered`` gathers
-        its rows.
+        ``rights`` makes the statement of the rows, from the table of places and the metalake's id; ``gathered`` gathers
+        the rows.
         """
         numbers = range(1, depth + 1)
         columns = ", ".join(f"g{n}.{c} AS {c}{n}" for n in numbers for c in _NODE_COLUMNS)
@@ -70,7 +70,7 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
 SELECT {found}, {_VERSIONED.format("p")}, (SELECT {gathered} FROM ({rows}) AS q) FROM path p""")
 
     def _places(self, columns: Sequence[str]) -> str:
-        """Return a table ``w`` of (id) from the columns of ``path``."""
+        """Return a table ``w`` of (id), made from the columns of ``path``."""
         return f"({' UNION ALL '.join(f'SELECT {column} AS id FROM path' for column in columns)}) AS w"
 
     def _counted(self, held: bool) -> str:
@@ -79,12 +79,12 @@ SELECT {found}, {_VERSIONED.format("p")}, (SELECT {gathered} FROM ({rows}) AS q)
 
     @cached_property
     def by_id(self) -> str:
-        """From the root down to each id: its nodes with their states, the entity beside the last."""
+        """From the root down to each id: its nodes with their states, and the entity beside the last node."""
         return self._by_id(held=False)
 
     @cached_property
     def by_id_holding(self) -> str:
-        """The same, and how many of the guards hold."""
+        """The same, and the number of guards that hold."""
         return self._by_id(held=True)
 
     def _by_id(self, *, held: bool) -> str:
@@ -103,23 +103,23 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
 
     @cached_property
     def has_children(self) -> str:
-        """Whether an entity has children, other than some, that are live or being dropped in steps."""
+        """Whether an entity has children, except some given ones, that are live or being dropped in steps."""
         sql = f"""SELECT EXISTS (SELECT 1 FROM guard
   WHERE parent_id = :entity_id AND (state = 0 OR state = 3) AND id NOT IN ({self.dialect.select_ids}))"""
         return self.dialect.statement(sql)
 
     @cached_property
     def named_steps(self) -> str:
-        """The rows of the operation table ``o``, their columns named as in Step."""
+        """The rows of the operation table ``o``, with columns named as in Step."""
         return STEPS.format("LEFT JOIN entity e ON e.id = o.entity_id LEFT JOIN owned w ON w.id = o.entity_id")
 
     @cached_property
     def hold(self) -> str:
-        """How many of the guards are true."""
+        """The number of guards that hold."""
         return self.dialect.statement(self.dialect.held)
 
     def _page(self, inner: str, order: str) -> str:
-        # the count comes with each row, and as a row of its own if the page is empty: one snapshot shows both
+        # the count is in each row, or in a row of its own if the page is empty, so one snapshot shows both
         return self.dialect.statement(f"""SELECT held.n, page.* FROM (SELECT ({self.dialect.held}) AS n) AS held
 LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""")
 
@@ -132,11 +132,11 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""")
         }
 
     def children_chosen(self, state: int, *, only: bool, few: bool) -> str:
-        """A page of those children that have the ids in ``:chosen``, or of all others; ``few``: each is looked up."""
+        """A page of the children with the ids in ``:chosen``, or of all others; ``few``: look each of them up."""
         return self._page(self._children(state, *self._among(only, few)), "page.k, page.id")
 
     def _among(self, only: bool, few: bool) -> tuple[str, str]:
-        """Return the table to read, and a condition; the plus keeps the order of names, in which a page ends soon."""
+        """Return the table to read, and a condition. The plus keeps the order of names, in which a page ends early."""
         if only and few:
             return f"({self.dialect.select_chosen}) AS w CROSS JOIN guard g ON g.id = w.value", ""
         return "guard g", f" AND +g.id {'IN' if only else 'NOT IN'} ({self.dialect.select_chosen})"
@@ -155,7 +155,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""")
         return self._names("guard g", "")
 
     def names_chosen(self, *, only: bool, few: bool) -> str:
-        """A page of the names of those children that have the ids in ``:chosen``, or of all others."""
+        """A page of the names of the children with the ids in ``:chosen``, or of all others."""
         return self._names(*self._among(only, few))
 
     def _names(self, source: str, among: str) -> str:
@@ -168,7 +168,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""")
 
     @cached_property
     def named(self) -> str:
-        """The child that has a name, live or being dropped in steps: the same condition as in the index of names."""
+        """The child with a name, live or being dropped in steps; the condition is that of the index of names."""
         return self._page(
             f"""SELECT g.key AS k, {NODE.format("g")}, g.state, {ENTITY}
   FROM guard g JOIN entity e ON e.id = g.id
@@ -179,7 +179,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""")
     @cached_property
     def gone(self) -> str:
         """The child of this kind and name that was dropped last."""
-        # "is dropped" implies "is not live", which is repeated because the partial index has that condition
+        # "is not live" follows from "is dropped", but is repeated because the partial index has that condition
         return self.dialect.statement(f"""SELECT g.key, {NODE.format("g")}, g.state, {ENTITY}
 FROM guard g JOIN entity e ON e.id = g.id
 WHERE g.parent_id = :parent_id AND g.family = :family AND g.key = :key AND g.state <> {LIVE} AND g.state = {DROPPED}
@@ -197,7 +197,7 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""")
 
     @cached_property
     def owned_by_name(self) -> str:
-        """Many owned rows of one kind, each after the number of its request (from 0)."""
+        """Many owned rows of one kind, each preceded by the number of its request (from 0)."""
         return self.dialect.statement(f"""SELECT w.n, {OWNED} FROM {self.dialect.w_owned} JOIN owned o
   ON o.owner_id = w.owner_id AND o.kind = :kind AND o.name = w.name""")
 
@@ -214,9 +214,9 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""")
 
     @cached_property
     def feed_bare(self) -> str:
-        """The same without the documents of up to a megabyte; a relation's stays, because it says what it connects.
+        """The same without large documents; a relation's document stays, because it says what the relation connects.
 
-        Also without the creator of each entity, for which the other statement reads most of its blocks.
+        The creator of each entity is also left out, for which the other statement reads most of its blocks.
         """
         steps = STEPS.replace(_MADE, "NULL AS created_by, NULL AS created_at")
         steps = steps.replace("o.doc,", "CASE WHEN o.other_id IS NULL THEN NULL ELSE o.doc END AS doc,")
@@ -224,11 +224,11 @@ ORDER BY g.dropped_at DESC, g.id DESC LIMIT 1""")
 
     @cached_property
     def feed_barest(self) -> str:
-        """The same, also without the changes, which may be as large."""
+        """The same, also without the changes, which may be as large as documents."""
         return self.feed_bare.replace("o.changes,", "NULL AS changes,")
 
     def feed_with(self, *, docs: bool, changes: bool) -> str:
-        """Return the one of these statements with the wanted amount of text."""
+        """Return the statement of these three that returns the wanted texts."""
         return self.feed if docs else self.feed_bare if changes else self.feed_barest
 
     @cached_property

@@ -1,8 +1,8 @@
 """The statements that read and sweep relations, on both SQL databases.
 
-A relation's ends come with their chains of ancestors as JSON, one array for each node: (height, id, kind, name, scope
-version, in use, fold, state). So a statement returns a relation with everything that decides whether it is live, at one
-instant and at any depth.
+Each end of a relation comes with its ancestors as JSON, one array for each node: (height, id, kind, name, scope
+version, in use, fold, state). So a statement returns all that decides whether a relation is live, at one instant and at
+any depth.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class RelationSql:
     dialect: Dialect
 
     def _up(self, start: str) -> str:
-        """The recursive walk from the rows of ``start`` (id) to the root."""
+        """Return the recursive walk from the rows of ``start`` (id) to the root."""
         return f"""SELECT 0 AS height, {_OF_GUARD} FROM {start} s {self.dialect.each("guard", "g", "g.id = s.id")}
     UNION ALL
     SELECT u.height + 1, {_OF_GUARD} FROM u {self.dialect.each("guard", "g", "g.id = u.parent_id")}
     WHERE u.parent_id <> 0 AND u.height < {DEEPEST}"""
 
     def _end(self, entity_id: str) -> str:
-        """A scalar: the nodes from an entity up to the root."""
+        """Return a scalar: the nodes from an entity up to the root."""
         return f"""(WITH RECURSIVE u AS ({self._up(f"(SELECT {entity_id} AS id)")})
     SELECT {self.dialect.rows(_NODE)} FROM u WHERE u.id <> 0)"""
 
     def _far(self) -> str:
-        """A scalar: the nodes from the relation's other end up. Most ends are below a metalake: no walk for them."""
+        """Return a scalar: the nodes from the relation's other end up. Most ends are just below a metalake: no walk."""
         two = [
             f"{self.dialect.array}({height}, {', '.join(f'{g}.{c}' for c in _COLUMNS_OF_NODE)})"
             for height, g in ((0, "t"), (1, "m"))
@@ -57,7 +57,7 @@ class RelationSql:
         return f"CASE WHEN m.parent_id = 0 THEN {self.dialect.array}({', '.join(two)}) ELSE {walk} END"
 
     def _rows(self, source: str, condition: str) -> str:
-        """A scalar: the relations that fit, each with its other end."""
+        """Return a scalar: the relations that fit, each with its other end."""
         joined = " ".join(
             [
                 self.dialect.each("relation", "r", condition),
@@ -69,7 +69,7 @@ class RelationSql:
         return f"(SELECT {self.dialect.rows(columns)}\n    FROM {source} {joined})"
 
     def related(self, depth: int, *, above: bool, doc: bool) -> str:
-        """One entity, and the relations that go from it, each with its other end."""
+        """Return one entity, and the relations that go from it, each with its other end."""
         if depth:
             froms = ", ".join(f"p.id{n}" for n in (range(1, depth + 1) if above else [depth]))
             rows = self._rows("(SELECT 1 AS one) o", f"r.from_id IN ({froms}) AND r.kind = :kind")
@@ -79,7 +79,7 @@ class RelationSql:
         return self._by_id(rows, doc)
 
     def owning(self, depth: int) -> str:
-        """One entity, and those of its owned rows of two kinds that have a name."""
+        """One entity, and its owned rows of two kinds that have one of the names."""
         wanted = f"o.owner_id = {f'p.id{depth}' if depth else 's.id'} AND o.kind IN (:kind, :other) AND o.name = w.name"
         rows = f"""(SELECT {self.dialect.rows(OWNED)}
     FROM {self.dialect.w_names} {self.dialect.each("owned", "o", wanted)})"""
@@ -108,13 +108,13 @@ FROM guard s WHERE s.id = :id"""
         return self.dialect.statement(text)
 
     def relating(self, *, valued: bool) -> str:
-        """A page of the relations that lead to an entity, each with the end that it comes from."""
+        """A page of the relations that lead to an entity, each with the end from which it comes."""
         only = " AND r.value = :value" if valued else ""
         doc = _once("p", "p.value, p.column_id")
         return self._page("to_id", "from_id", "{0}.value, {0}.from_id, {0}.column_id", only, doc)
 
     def related_page(self) -> str:
-        """A page of the relations that go from an entity, each with the end that it leads to."""
+        """A page of the relations that go from an entity, each with the end to which it leads."""
         return self._page("from_id", "to_id", "{0}.slot, {0}.column_id, {0}.value", "", "NULL")
 
     def _page(self, end: str, far: str, order: str, only: str, doc: str) -> str:
@@ -144,9 +144,9 @@ ORDER BY {order.format("p")}""")
         return self.dialect.statement(f"SELECT {COLUMNS} FROM {self.dialect.w_slots} {found}")
 
     def sweep(self) -> str:
-        """The next relations by id: whether an end is missing; for those of columns, the column and the document.
+        """The next relations by id; whether an end is missing; for a column's relation the column and the document too.
 
-        Ends are looked up one by one: see ``judged`` in gc.py.
+        The ends are looked up one by one: see ``judged`` in gc.py.
         """
         return self.dialect.statement(f"""SELECT r.id, (SELECT f.id FROM guard f WHERE f.id = r.from_id) IS NULL
     OR (SELECT t.id FROM guard t WHERE t.id = r.to_id) IS NULL,
@@ -155,7 +155,7 @@ FROM (SELECT * FROM relation WHERE id > :after ORDER BY id LIMIT :page_size) r O
 
 
 def _once(alias: str, order: str) -> str:
-    """Return SQL for the entity's document, only in the first row of its columns' relations: it may be long."""
+    """Return SQL for the entity's document, only in its first row, because the document may be long."""
     first = f"row_number() OVER (PARTITION BY {alias}.from_id, {alias}.column_id = 0 ORDER BY {order}) = 1"
     doc = f"(SELECT e.doc FROM entity e WHERE e.id = {alias}.from_id)"
     return f"CASE WHEN {alias}.column_id <> 0 AND {first} THEN {doc} END"
@@ -169,7 +169,7 @@ def _doc(wanted: bool, entity_id: str) -> str:
 
 
 def key_after(after: tuple[str, int, int] | tuple[int, int, str]) -> dict[str, Any]:
-    """Return the parameters that say where a page begins."""
+    """Return the parameters of the place where a page begins."""
     return {"a1": after[0], "a2": after[1], "a3": after[2]}
 
 
@@ -179,12 +179,12 @@ def _node(values: Row) -> tuple[Node, int]:
 
 
 def _end(nodes: Iterable[Row] | None) -> End:
-    """Return the end to which nodes lead; the nodes come in no order."""
+    """Return the end of these nodes, which come in no order."""
     return end_of([_node(values) for values in sorted(nodes or (), key=lambda v: -v[0])])
 
 
 def _near(values: Row) -> End:
-    """Return the entity from its nodes: one text of JSON by an id, columns in their order by a path."""
+    """Return the entity from its nodes: one text of JSON if it was read by id, columns in order if by path."""
     if len(values) == 1:
         return _end(json.loads(values[0]))
     size = len(_COLUMNS_OF_NODE)

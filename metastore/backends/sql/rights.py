@@ -1,6 +1,6 @@
 """The statement that reads a user's rights, on both SQL databases, and the meaning of its rows.
 
-Users, groups and roles count while they are live; the object in question counts in any state.
+Users, groups and roles count if they are live; the object in question counts in any state.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _MEMBER, _ROLE, _OWNER, _GRANT = range(4)
 _FEW = 100
 """Up to this many roles of a user count as few."""
 _LEVELS = (_FEW, 10 * _FEW, 100 * _FEW)
-"""The limits up to which two ways are counted, step by step, to find the shorter one."""
+"""The steps in which two ways are counted, to find the shorter one."""
 
 
 def statement(dialect: Dialect, places: str, *, below: bool = False, lake: str = ":lake") -> str:
     """Return the statement. ``below``: for the children of an entity too; ``lake``: the metalake's id.
 
-    ``places`` is a table ``w`` with an ``id``. Each join looks up for each row to its left: so the cost depends on the
-    places and the user's roles, not on other grants of these or other roles.
+    ``places`` is a table ``w`` with an ``id``. Each join looks rows up for each row on its left, so the cost depends on
+    the places and the user's roles, not on other grants of these or other roles.
     """
     each = dialect.each
     way, children = _below(each) if below else ("", "")
@@ -68,12 +68,12 @@ SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM {places}
 
 
 def _below(each: Callable[[str, str, str], str]) -> tuple[str, str]:
-    """Return the table ``way``, and the selects of the user's ownerships and grants among the children of ``:below``.
+    """Return the table ``way``, and the selects of the user's ownerships and grants at the children of ``:below``.
 
-    There are two ways: from all that the user has anywhere, and from the children. A row of ``way`` says which is the
-    shorter. It is in the first condition of each join, so that the longer way reads nothing.
+    There are two ways: from everything that the user has anywhere, and from the children. A row of ``way`` names the
+    shorter one. It is in the first condition of each join, so the longer way reads nothing.
     """
-    # two selects, because live children and all others have an index each
+    # two selects, because live children and all others have separate indexes
     children = [
         each("guard", "c", f"{{}} AND c.parent_id = :below AND c.state {state}") + " {}" for state in ("= 0", "<> 0")
     ]
@@ -95,10 +95,10 @@ def _below(each: Callable[[str, str, str], str]) -> tuple[str, str]:
 way AS (SELECT {_are_fewer(all_children(""), f"{one} {owned}")} AS owns,
   {_are_fewer(all_children(mine), f"{one} {granted}")} AS grants)"""
     selects = [
-        # from what the user owns, and from what its roles grant
+        # the first way: from the entities that the user owns, and from the grants of its roles
         f"{owner} {owned} {each('guard', 'c', 'c.id = r.from_id AND c.parent_id = :below')}",
         f"{grant} {granted} {each('guard', 'c', 'c.id = r.to_id AND c.parent_id = :below')}",
-        # from the children
+        # the second way: from the children
         *[
             f"{owner} {child.format('w.owns = 1', owner_of)} WHERE r.to_id IN (SELECT id FROM member)"
             for child in children
@@ -109,9 +109,9 @@ way AS (SELECT {_are_fewer(all_children(""), f"{one} {owned}")} AS owns,
 
 
 def _are_fewer(some: str, others: str) -> str:
-    """Return an expression: 1 if ``some`` has fewer rows than ``others``, or 0; by order of magnitude, up to a limit.
+    """Return an expression: 1 if ``some`` has fewer rows than ``others``, else 0; compared by order of magnitude.
 
-    Each count ends a little above the length of the shorter way.
+    Each count stops shortly after the length of the shorter way.
     """
     counted = "(SELECT count(*) FROM ({} LIMIT {}) n)"
     levels = "".join(

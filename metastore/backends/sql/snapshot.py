@@ -14,16 +14,16 @@ SQLITE_NUMBERS = "SELECT last_id, last_seq FROM info"
 
 
 def select(table: str, columns: Sequence[str], order: Sequence[str], among: str | None = None) -> str:
-    """Return the statement for ``columns`` of all rows with a value in the first of ``order``, in that order.
+    """Return the statement for ``columns`` of all rows with a value in the first column of ``order``, in that order.
 
-    ``among`` is the dialect's condition that the value is one of the ids in its one parameter.
+    ``among`` is the dialect's condition that this value is one of the ids in its only parameter.
     """
     where = f"{order[0]} {among or 'IS NOT NULL'}"
     return f"SELECT {', '.join(columns)} FROM {table} WHERE {where} ORDER BY {', '.join(order)}"
 
 
 def select_below(columns: Sequence[str], among: str, *, gone: bool) -> str:
-    """Return the statement for the children of the ids in the parameter: each part has a partial index."""
+    """Return the statement for the children of the ids in the parameter, in parts that each use a partial index."""
     inner = f"SELECT {', '.join(dict.fromkeys((*columns, *_BY)))} FROM guard WHERE parent_id {among} AND state "
     parts = [inner + comparison for comparison in ("= 0", "<> 0")[: 2 if gone else 1]]
     return f"SELECT {', '.join(columns)} FROM ({' UNION ALL '.join(parts)}) AS c ORDER BY {', '.join(_BY)}"

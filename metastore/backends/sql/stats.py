@@ -1,13 +1,13 @@
-"""The answer of ``Backend.stats``, and the statements that get it from PostgreSQL and SQLite.
+"""The answer of ``Backend.stats``, and the statements for it on PostgreSQL and SQLite.
 
-One statement, hence one instant and one round trip; its lists come as JSON. PostgreSQL is asked once more for its
-MultiXact members, by a statement that its role may run.
+It is one statement, and so one instant and one round trip; its lists come as JSON. A second statement asks PostgreSQL
+for its MultiXact members, if the role may run it.
 
-**Undecided positions** (PostgreSQL). A number missing in the feed is final once every transaction that could have drawn
-it is over. That transaction had its id before it drew the number, hence before a later number was drawn. So a gap is
-open if a running transaction with an id began before the first change after the gap; the feed does not deliver the
-changes after it yet. The start is compared by the clock, with a second to spare. ``xact_start`` of other roles is
-hidden from roles that are not in pg_read_all_stats: then it is not known.
+**Undecided positions** (PostgreSQL). A missing number in the feed is final when every transaction that could have drawn
+it is over. Such a transaction had its id before it drew the number, so before a later number was drawn. So a gap is
+open if a running transaction with an id began before the first change after the gap; until then the feed does not
+deliver the changes after it. The begin is compared by the clock, with a second to spare. Roles that are not in
+pg_read_all_stats cannot see ``xact_start`` of other roles; for them it is unknown.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ FROM (SELECT next_multi_offset::text::numeric AS members, next_multixact_id::tex
 
 
 def postgres_stats(fetch: Fetch, since: int, limit: int) -> DatabaseStats:
-    """Ask PostgreSQL: entities written in the last ``since`` µs are hot; at most ``limit`` marks and hot entities."""
+    """Ask PostgreSQL. Entities written in the last ``since`` µs count as hot; return at most ``limit`` of each list."""
     ((*common, undecided, undecided_since, oldest, age, files, checkpoint),) = fetch(
         _POSTGRES, {"since": since, "page_size": limit}
     )
@@ -124,13 +124,13 @@ def postgres_stats(fetch: Fetch, since: int, limit: int) -> DatabaseStats:
 def _members(fetch: Fetch, statement: str) -> int | None:
     try:
         ((members,),) = fetch(statement, {})
-    except MetastoreError:  # this role may not ask: the figure stays unknown
+    except MetastoreError:  # this role may not read it: the figure stays unknown
         return None
     return int(members)
 
 
 def sqlite_stats(fetch: Fetch, now: int, since: int, limit: int) -> DatabaseStats:
-    """Ask SQLite, whose time is ``now``; as :func:`postgres_stats`. No gaps in the feed, no MultiXacts."""
+    """Ask SQLite, whose time is ``now``; see :func:`postgres_stats`. It has no gaps in the feed, and no MultiXacts."""
     (common,) = fetch(_SQLITE, {"now": now, "since": since, "page_size": limit})
     return _stats(common)
 
@@ -154,7 +154,7 @@ def _rows(text: str | None) -> list[list[Any]]:
 
 
 def _chains(text: str | None) -> Mapping[int, list[tuple[str, str]]]:
-    """Return (kind, name) of each entity that was wanted, and of all above it."""
+    """Return (kind, name) of each wanted entity and of its ancestors."""
     chains: dict[int, list[tuple[str, str]]] = {}
     for wanted, _, kind, name in sorted(_rows(text), key=lambda r: r[:2]):
         chains.setdefault(wanted, []).append((kind, name))

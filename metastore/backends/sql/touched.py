@@ -9,10 +9,10 @@ _STEP = "o.seq, o.entity_id, o.action, o.path_after"
 
 
 def touched_sql(head: str, parameter: str, gaps: str | None = None) -> str:
-    """Return the statement, with ``head`` (columns of ``info i``) before each step; without a step, it returns one row.
+    """Return the statement: ``head`` (columns of ``info i``) and a step in each row; without a step, one row.
 
-    ``gaps``: the text after SELECT that finds the steps ``o`` which fill gaps; None: the feed has no gaps, as usual.
-    Everything that the statement returns is of one instant.
+    ``gaps``: the text after SELECT that finds the steps ``o`` that fill gaps; None: the feed has no gaps, as usual.
+    Everything that the statement returns is true at one instant.
     """
     filled = f"""
   UNION ALL

@@ -1,8 +1,8 @@
 """The backend for SQLite 3.40 and later: the embedded default.
 
 A commit is ``BEGIN IMMEDIATE``, the checks, the writes, ``COMMIT``. A round trip costs nothing here, and no other
-process writes in between. A process that is stopped in the middle blocks the other writers until it goes on: SQLite has
-one writer at a time.
+process writes meanwhile. A process that is stopped in between blocks all other writers until it continues, because
+SQLite has one writer at a time.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ _DOOMED = ("entity_id", "version", "parent_id", "name", "family", "key")
 
 
 class SqliteBackend(SqliteReads):
-    """Keeps the promises of :class:`metastore.port.backend.Backend` on SQLite."""
+    """The implementation of :class:`metastore.port.backend.Backend` on SQLite."""
 
     def __init__(self, database: str | None, timeout: float, clock: Clock, limits: Limits | None = None) -> None:
         super().__init__(database, timeout, clock, limits)
         self._origin: Origin | None = None
         self._run = str(clock.operation_id())
-        """Each store counts as a run: between two stores, a backup of the file may be put back."""
+        """Each store counts as a run, because between two stores the file may be replaced by a backup."""
         self._group = GroupCommit(self.pool, clock)
 
     def commit(self, commit: Commit) -> CommitOutcome:
@@ -96,7 +96,7 @@ class SqliteBackend(SqliteReads):
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
         try:
             with self.pool.connection() as connection:
-                connection.execute("BEGIN")  # read the entity and its intents at one instant
+                connection.execute("BEGIN")  # so that the entity and its intents come from one instant
                 rows = intents.pending_rows(connection, READ, entity_id, operation_id, limit, self._clock.micros())
                 chain = all_rows(connection, READ.by_id, {"ids": json.dumps([entity_id])})
                 now = self._clock.micros()
@@ -120,7 +120,7 @@ class SqliteBackend(SqliteReads):
 
     @property
     def notices(self) -> None:
-        """Return None: this backend sends no notices, so those in line look at intervals."""
+        """Return None: this backend sends no notices, so waiting calls look at intervals."""
 
     def queue(self, ids: Sequence[int], patience: float) -> int:
         return self._written(lambda connection, now: tickets.queue(connection, ids, patience, now))
@@ -138,7 +138,7 @@ class SqliteBackend(SqliteReads):
         return self._written(lambda connection, now: intents.forbid(connection, operation_id, life, now))
 
     def confirm(self, operation_id: UUID) -> list[Step]:
-        """Read: every readable row is in the file."""
+        """Return the rows: every readable row is in the file."""
         return self.steps(operation_id)
 
     def cancel(self, operation_id: UUID) -> bool:
@@ -162,7 +162,7 @@ class SqliteBackend(SqliteReads):
         return sqlite_stats(self._rows, self._clock.micros(), since, limit)
 
     def _written(self, change: Callable[[Any, int], T], *, large: bool = False) -> T:
-        """Let ``change`` work in a transaction; an error of the database is the caller's."""
+        """Let ``change`` work in a transaction; raise the caller's error for an error of the database."""
         try:
             return self._group.run(change, large=large)
         except DRIVER.Error as error:
@@ -265,7 +265,7 @@ class SqliteBackend(SqliteReads):
         return self._origin
 
     def identify(self) -> Origin:
-        """Return the feed's epoch and the file's number (inode): a copy of the file has the same epoch."""
+        """Return the feed's epoch and the file's number (inode), because a copy of the file has the same epoch."""
         database = f"{self.feed_start()[0]}/{self.pool.file_number}"
         if self._origin is None or self._origin.database != database:
             self._origin = Origin(database, run=self._run)
@@ -280,7 +280,7 @@ class SqliteBackend(SqliteReads):
         return written_format, compatible
 
     def migrate(self) -> None:
-        """Make or upgrade the schema: the embedded default does it by itself."""
+        """Create or upgrade the schema. The embedded default does this by itself."""
         from metastore.migrations import upgrade_sqlite  # noqa: PLC0415  (Alembic is slow to import)
 
         with self.pool.connection() as connection:

@@ -1,6 +1,6 @@
-"""Check the preconditions of a commit on SQLite, before it writes: it fails at the first one that does not hold.
+"""Check the preconditions of a commit on SQLite before it writes, and fail at the first one that does not hold.
 
-As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile: the result of a check stays true.
+As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile, so each result stays true.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from metastore.port.writes import Update
 T = TypeVar("T")
 
 TAKEN = "(state = 0 OR state = 3)"
-"""Entities that keep their name and fill their parent: live ones, and those that are being dropped in steps.
+"""Entities that keep their name, and make their parent non-empty: live ones, and those being dropped in steps.
 
-The same condition as in the index.
+The index has the same condition.
 """
 
 _LOOKS = 100
-"""After how many rows the clock is read."""
+"""The clock is read after this many rows."""
 
 
 def in_time(items: Sequence[T]) -> Iterator[T]:
@@ -56,26 +56,26 @@ def in_time(items: Sequence[T]) -> Iterator[T]:
         yield item
 
 
-# The others' turn lasts as long as the mark did, in limits.
+# The others' turn lasts as long as the mark did, within limits.
 CLEARED = f"""mark = NULL, marked_at = NULL, marked_until = NULL,
   quiet_until = :now + min(max({QUIET}, min(:now, marked_until) - marked_at), {LONGEST_QUIET})"""
 THEIR_TURN = f"(quiet_until > :now AND quiet_until <= :now + {LONGEST_QUIET})"
-"""Whether others have their turn on a guard.
+"""Whether the others have their turn on a guard.
 
-A turn that would last too long dates from before the clock was set back.
+A turn that would last too long was set before the clock was set back, so it does not count.
 """
-# An exclusive operation checks this before it goes on: its own scope version, a mark, the others' turn.
+# An exclusive operation checks these before it continues: its own scope version, a mark, the others' turn.
 STAND = f"SELECT scope_version, mark, {THEIR_TURN} FROM guard WHERE id = :id"
 
 
-# SQLite uses the partial indexes of children only if the statement has their condition word for word: otherwise each of
-# these statements reads all guards.
+# SQLite uses the partial indexes of children only if a statement repeats their condition word for word. Otherwise each
+# of these statements would read all guards.
 _GONE = "state <> 0"
-# The rows that a listing saw: (id, version) of the children of a kind in a state. Any difference is a phantom.
+# The rows that a listing saw: (id, version) of a kind's children in one state. Any difference is a phantom.
 _MEMBERS = """SELECT g.id, e.version FROM (
     SELECT id FROM guard WHERE parent_id = ? AND kind = ? AND state = ? AND {}) AS g
   CROSS JOIN entity e ON e.id = g.id"""
-# The entity that a restore by name means.
+# The entity that a restore by name restores.
 _NEWEST = f"""SELECT id FROM guard WHERE parent_id = ? AND kind = ? AND family = ? AND key = ? AND state = {DROPPED}
   AND {_GONE}
   ORDER BY dropped_at DESC, id DESC LIMIT 1"""
@@ -103,7 +103,7 @@ def take_row(connection: Any, operation_id: UUID, claim: int) -> None:
 
 
 def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | None) -> None:
-    """Refuse a guard that does not hold: its scope version differs, or it carries another operation's mark."""
+    """Refuse a guard if its scope version differs, or it carries another operation's mark."""
     for guard in in_time(guards):
         row = connection.execute("SELECT scope_version, mark FROM guard WHERE id = ?", (guard.id,)).fetchone()
         if row is None or row[0] != guard.scope_version:
@@ -113,7 +113,7 @@ def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | 
 
 
 def check_scope(connection: Any, commit: Commit, now: int) -> None:
-    """Refuse a commit whose mark is gone; without a mark, refuse one that does not have its turn."""
+    """Refuse a commit whose mark is gone; refuse one without a mark that does not have its turn."""
     if commit.held is not None:
         row = connection.execute("SELECT mark FROM guard WHERE id = ?", (commit.held,)).fetchone()
         if row != (str(commit.operation_id),):

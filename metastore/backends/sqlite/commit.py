@@ -1,8 +1,8 @@
 """Apply a commit on SQLite, inside a transaction that excludes all other writers.
 
-BEGIN IMMEDIATE has taken SQLite's one lock for writers before anything here runs. So no row needs a lock, every check
+Before anything here runs, BEGIN IMMEDIATE has taken SQLite's only lock for writers. So no row needs a lock, every check
 sees the newest committed rows, and its result stays true until COMMIT. Positions in the feed are drawn in the same
-transaction, hence without gaps.
+transaction, and so without gaps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from metastore.port.writes import Result
 
 
 def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...]:
-    """Check every precondition, then write; raise :class:`PreconditionFailed` when one does not hold."""
+    """Check every precondition, then write; raise :class:`PreconditionFailed` if one does not hold."""
     check_caller(connection, commit.caller, now)
     if commit.leaves_row or commit.claim:
         take_row(connection, commit.operation_id, commit.claim)
@@ -44,7 +44,7 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
             connection.execute("UPDATE guard SET scope_version = scope_version + 1 WHERE id = ?", (guard.id,))
     writer = Writer(connection, commit, now)
     results = tuple([writer.write(w) for w in in_time(commit.writes)])
-    if sum(result is not None for result in results) > 1:  # a read of the past shows these rows together
+    if sum(result is not None for result in results) > 1:  # a read of the past must show these rows together
         last = "(SELECT last_seq FROM info)"
         connection.execute(f"UPDATE operation SET through = {last} WHERE operation_id = ?", (str(commit.operation_id),))
     if not any(results):
@@ -55,7 +55,7 @@ def apply(connection: Any, commit: Commit, now: int) -> tuple[Result | None, ...
 
 
 def _keep_row(connection: Any, commit: Commit, now: int) -> None:
-    """Leave a row for a commit that wrote no other: it moved a consumer, or the claimed tombstone stays."""
+    """Leave a row for a commit that wrote none: it moved a consumer, or the claimed tombstone stays."""
     if commit.advance is not None:
         action, result, attempt = "unchanged", MOVED, None
     elif commit.claim:

@@ -1,7 +1,7 @@
-"""Connections to SQLite: opened, pooled, and their errors translated, in one place.
+"""Connections to SQLite: this module opens and pools them, and translates their errors.
 
-WAL, ``synchronous=FULL``, a busy time-out, and only transactions that this program begins. A connection is never
-carried over a fork: that loses commits.
+They use WAL, ``synchronous=FULL``, a busy time-out, and only transactions that this program begins. A connection is
+never used after a fork, because that loses commits.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _log = logging.getLogger("metastore")
 _FIXED = (3, 51, 3)
 _OLDEST = (3, 40, 0)
 _BUSY_WAIT = 0.004
-"""The longest wait before the next try to begin to write, while another process writes (seconds)."""
+"""The longest pause between attempts to begin to write, while another process writes (seconds)."""
 _TOO_OLD = "a program older than format"
-"""How the message of the triggers begins that refuse programs which are too old."""
+"""The beginning of the message of the triggers that refuse too old programs."""
 _LONGEST = 1_000_000.0
-"""SQLite counts its time-out in milliseconds, in 32 bits."""
+"""The longest time-out (seconds): SQLite counts it in milliseconds, in 32 bits."""
 
 
 def _newest_driver() -> Any:
@@ -61,7 +61,7 @@ DRIVER = _newest_driver()
 
 
 class _Use(Loan[Any]):
-    """A loan of a connection. No child is forked meanwhile, and errors say which file it was."""
+    """A loan of a connection. Meanwhile no child is forked, and errors name the file."""
 
     __slots__ = ("_database",)
 
@@ -87,7 +87,7 @@ class _Use(Loan[Any]):
 
 
 class Pool:
-    """A pool of connections to one file, which a forked child does not share with its parent."""
+    """A pool of connections to one file; a forked child does not share it with its parent."""
 
     def __init__(self, database: str | None, timeout: float, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
@@ -125,7 +125,7 @@ class Pool:
         """The file's number in its file system, which a copy does not share; in memory, a number of this pool."""
         try:
             return id(self) if self._in_memory else Path(self._database).stat().st_ino
-        except OSError:  # the file is gone: open connections continue without it
+        except OSError:  # the file is gone, but open connections continue without it
             return 0
 
     def _new_pool(self) -> WaitingPool:
@@ -172,9 +172,9 @@ class Pool:
         return connection
 
     def _opened_immutable(self) -> Any:
-        """Open a file in WAL mode where no log can be made beside it: SQLite reads it only if it need not look for one.
+        """Open a file in WAL mode where no log can be created: SQLite reads it only if it need not look for a log.
 
-        SQLite then does not see that another process writes: :meth:`connection` checks that the file has not changed.
+        SQLite then does not notice writes by other processes, so :meth:`connection` checks that the file is unchanged.
         """
         state = _state(self._database)
         if state[-1]:
@@ -191,7 +191,7 @@ class Pool:
         if self._closed and (self._in_memory or not cleans_up()):  # a database in memory ended with its connection
             raise StoreClosed
         if self._pool.pid != process_id():
-            self._of_parent.append(self._pool)  # kept: a child must not close connections that its parent opened
+            self._of_parent.append(self._pool)  # kept, because a child must not close its parent's connections
             self._pool = self._new_pool()
         if self._file is not None:
             self._check_there()
@@ -201,7 +201,7 @@ class Pool:
         return _Use(self._pool, self._database)
 
     def _settle(self, connection: Any, _: type[BaseException] | None) -> bool:
-        """Roll back what a loan left unfinished; return whether the connection may be lent again."""
+        """Roll back unfinished work of a loan; return whether the connection may be lent again."""
         try:
             if connection.in_transaction:
                 connection.rollback()
@@ -210,10 +210,10 @@ class Pool:
         return not self._closed
 
     def begin(self, connection: Any) -> None:
-        """Begin to write: wait for the process that writes now, until the call's deadline.
+        """Begin to write: wait for another writing process, until the call's deadline.
 
-        SQLite's own busy handler waits longer each time, so that the process that came first is served last: with 16
-        processes, 5 to 8 s for the unluckiest. Short random waits are fair.
+        SQLite's own busy handler waits longer each time, so the process that came first is served last: with 16
+        processes, the unluckiest one waits 5 to 8 s. Short random waits are fair.
         """
         if not self._in_memory:
             _warn_once()
@@ -243,9 +243,9 @@ class Pool:
             self._pool.close_idle()
 
     def before_fork(self) -> None:
-        """Let a child inherit no connection: it would treat its parent's locks as its own.
+        """Let a child inherit no connection, because it would treat its parent's locks as its own.
 
-        When the parent closes the file then, SQLite removes the log that the child goes on to write.
+        When the parent then closes the file, SQLite would remove the log that the child continues to write.
         """
         if not self._in_memory:
             self._close_idle()
@@ -253,7 +253,7 @@ class Pool:
 
 @cache
 def _warn_once() -> None:
-    """Warn, once in a process, of SQLite's WAL-reset bug: only a process that writes can meet it."""
+    """Warn once in a process of SQLite's WAL-reset bug, which affects only a process that writes."""
     if DRIVER.sqlite_version_info < _FIXED:
         _log.warning(
             "SQLite %s has a bug that can corrupt a WAL file which several processes write "
@@ -263,7 +263,7 @@ def _warn_once() -> None:
 
 
 def make_private(database: str) -> None:
-    """Make a missing file that only its owner may read; SQLite gives the files beside it (-wal, -shm) its mode."""
+    """Create a missing file that only its owner may read; SQLite gives the files beside it (-wal, -shm) its mode."""
     with suppress(OSError):  # the file exists, or SQLite will report the problem
         os.close(os.open(database, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
@@ -281,9 +281,9 @@ os.register_at_fork(before=_before_fork, after_in_parent=FORKS.after_in_parent, 
 
 
 def _use_wal(connection: Any, patience: float) -> None:
-    """Switch to WAL, if the file is not in this mode yet; a read-only file stays as it is, and can be read.
+    """Switch to WAL, unless the file is in this mode; a read-only file stays as it is, and is readable.
 
-    SQLite does not wait (busy_timeout) for a process that opens a new file at the same moment: this function does.
+    SQLite does not wait (busy_timeout) for a process that opens a new file at the same moment; this function does.
     """
     ends = SYSTEM.monotonic() + patience
     while True:
@@ -310,7 +310,7 @@ def _identity(database: str) -> tuple[int, int] | None:
 
 
 def _state(database: str) -> tuple[int, ...]:
-    """Return values that change when a file changes; the last is the size of the log beside it."""
+    """Return values that change when a file changes; the last one is the size of the log beside it."""
     try:
         stat = os.stat(database)  # noqa: PTH116  (on each loan: Path takes longer)
         log = Path(f"{database}-wal")

@@ -1,8 +1,8 @@
 """Copy a SQLite database into one file, and restore the database from such a file.
 
-A database is more than its file: it has a log (``-wal``) beside it. SQLite writes the copy, with what is in the log. A
-copy is put back only while no program has the database open, and the log of the former state is removed: SQLite would
-replay it over the copy.
+A database is more than its file, because it has a log (``-wal``) beside it. SQLite writes the copy, which includes the
+content of the log. A copy is put back only while no program has the database open. The log of the earlier state is then
+removed, because SQLite would replay it over the copy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PATIENCE: Final = 5.0
 """How long to wait for a lock (seconds)."""
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 _PART: Final = ".part"
-"""The suffix of a file that is not complete yet."""
+"""The suffix of an incomplete file."""
 
 
 def back_up(database: str, target: Path) -> None:
@@ -44,8 +44,7 @@ def back_up(database: str, target: Path) -> None:
 def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
     """Replace the database's state with the state of ``source``, which :func:`back_up` wrote.
 
-    Ids, and tokens of leases, that the replaced state has given are not given again.
-    ``dry_run``: only check the source.
+    Ids and lease tokens that the replaced state has given are not given again. ``dry_run``: only check the source.
 
     Raises InvalidArgument if the source is not such a file; BackendUnavailable while a program has the database open.
     """
@@ -59,7 +58,7 @@ def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
 
 
 def _write(source: str, target: Path, kept: Replaced = NOTHING) -> None:
-    """Let SQLite copy a database to ``target``: either the whole copy exists, on the disk, or no file does."""
+    """Let SQLite copy a database to ``target``. Afterwards either the whole copy is on the disk, or no file exists."""
     try:
         with _part_of(target) as part:
             _fill(source, part, kept)
@@ -76,7 +75,7 @@ def _write(source: str, target: Path, kept: Replaced = NOTHING) -> None:
 
 @contextmanager
 def _part_of(target: Path) -> Iterator[Path]:
-    """Give the name of an empty file beside the target, which only this process writes. An error removes it."""
+    """Yield an empty file beside the target, which only this process writes; an error removes the file."""
     part = target.with_name(target.name + _PART)
     number = open_part(part)
     try:
@@ -95,7 +94,7 @@ def _fill(source: str, part: Path, kept: Replaced) -> None:
     """Let SQLite copy a database to a file. Raises BackendRefused if it finds damage."""
     with closing(_connect(source)) as read, closing(_connect(str(part))) as written:
         read.backup(written, progress=_Patience(source))
-        written.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a WAL beside it
+        written.execute("PRAGMA journal_mode = DELETE")  # so that the copy is one file, without a WAL
         problem = _problem(written)
         if problem is not None:
             raise BackendRefused(f"SQLite finds damage in {source}: {problem}; take another backup")
@@ -103,7 +102,7 @@ def _fill(source: str, part: Path, kept: Replaced) -> None:
 
 
 class _Patience:
-    """The end of a copy whose source another program keeps locked: the driver alone would try for ever."""
+    """The end of a copy whose source another program keeps locked, because the driver would try for ever."""
 
     def __init__(self, source: str) -> None:
         self._source, self._ends = source, SYSTEM.monotonic() + _PATIENCE
@@ -128,7 +127,7 @@ def _connect(file: str) -> Any:
 
 
 def _problem(connection: Any) -> str | None:
-    """Return the first finding of SQLite's own check; None: it finds nothing."""
+    """Return the first finding of SQLite's own check; None: no damage."""
     ((found,), *_) = connection.execute("PRAGMA integrity_check(1)").fetchall()
     return None if found == "ok" else str(found)
 
@@ -153,7 +152,7 @@ def _check(source: Path) -> None:
 
 @contextmanager
 def _alone(database: str) -> Iterator[Replaced]:
-    """Hold the database exclusively, with its log emptied and removed; yield what to keep of it.
+    """Hold the database exclusively, with its log emptied and removed; yield what to keep from the database.
 
     A file that SQLite cannot read counts as missing.
     """
@@ -162,7 +161,7 @@ def _alone(database: str) -> Iterator[Replaced]:
         return
     with closing(_connect(database)) as connection:
         try:
-            # SQLite leaves the mode WAL only if no other connection is open
+            # SQLite leaves WAL mode only if no other connection is open
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = DELETE").fetchone()
             connection.execute("BEGIN EXCLUSIVE")

@@ -1,19 +1,19 @@
 """Group commit: threads that write at the same time share one transaction, and one wait for the disk.
 
-The first thread *leads*: it begins to write at once. Changes that come meanwhile wait in a queue. When the leader has
-SQLite's one lock for writers, it takes the changes that wait by then. It makes them one after the other in its own
-transaction, and commits once. Then the next thread leads, if a change came too late for this group.
+The first thread *leads*: it begins to write at once. Later changes wait in a queue. When the leader has SQLite's only
+lock for writers, it takes the changes that wait by then, makes them one after the other in its own transaction, and
+commits once. If a change came too late for this group, its thread leads next.
 
-A large change has a transaction for itself. Small changes that came before it are committed first. Only the changes
-behind it wait for it.
+A large change has a transaction of its own. Small changes that came before it are committed first. Only the changes
+after it wait for it.
 
 Each change has a savepoint: a change that fails is rolled back alone, and affects no other. A change runs with the
-deadline of the thread that asked for it. No thread gets an answer before the COMMIT, so a group has the same effect as
-its changes one after the other. If the transaction fails as a whole, each of the others goes alone, and meets its own
-error. An error of the COMMIT itself is the answer to all.
+deadline of its own thread. No thread gets an answer before the COMMIT, so a group has the same effect as its changes
+one after the other. If the transaction fails as a whole, each change is tried again alone, and meets its own error. An
+error of the COMMIT itself is the answer to all.
 
 A thread leads while its block runs (:mod:`metastore.block`). If an interrupt ends the block, the waiting threads see
-that nobody leads, and one of them begins. If an interrupt met a change's own thread in the queue, the change is not
+that no thread leads, and one of them begins. If an interrupt ends the thread of a waiting change, the change is not
 made.
 """
 
@@ -39,13 +39,13 @@ Change = Callable[[Any, int], Any]
 MOST: Final = 64
 """How many changes share a transaction at most."""
 _PATIENCE: Final = 1.0
-"""After how long without a move a waiting thread leads beside the leader, which may be stuck (seconds)."""
+"""After this time without progress, a waiting thread leads beside the leader, which may be stuck (seconds)."""
 _LOOKS: Final = 0.1
-"""How often a thread that waits looks whether another leads (seconds)."""
+"""How often a waiting thread checks that another one leads (seconds)."""
 
 
 class Written(Protocol):
-    """A function that runs a change (of connection and time) in a writing transaction; raises the caller's errors."""
+    """A function that runs a change (of connection and time) in a writing transaction. Raises the caller's errors."""
 
     def __call__(self, change: Callable[[Any, int], T], /) -> T: ...
 
@@ -56,7 +56,7 @@ def wrote(written: Written, sql: str, **values: Any) -> bool:
 
 
 class _Turn(Block):
-    """The block of a thread that makes a change: it leads, or waits."""
+    """The block of a thread that makes a change, as leader or waiting."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class _Turn(Block):
         return self
 
     def end(self, *_: object) -> None:
-        """Do nothing: it matters only that the turn no longer runs."""
+        """Do nothing: only the end of the block counts."""
 
 
 class _Fate:
@@ -72,18 +72,18 @@ class _Fate:
 
     The results of the changes count only if the transaction was committed.
 
-    An interrupt may end its thread anywhere, and a second interrupt may end the handling of the first.
+    An interrupt may end its thread anywhere, and a second interrupt may end the handling of the first one.
     """
 
     sent = False
-    """Whether its COMMIT was sent. Without ``done`` its outcome is in doubt."""
+    """Whether its COMMIT was sent. Until ``done``, its outcome is in doubt."""
     done = False
     error: BaseException | None = None
     """The error of the COMMIT."""
 
 
 class _Job:
-    """One change that waits, and its answer."""
+    """One waiting change, and its answer."""
 
     def __init__(self, change: Change, turn: _Turn, large: bool) -> None:
         self.change, self.turn, self.large = change, turn, large
@@ -91,7 +91,7 @@ class _Job:
         self.waker = ThreadWaker()
         self.leads = False
         self.leader: _Turn | None = None
-        """The turn of the leader that makes it, if that is not its own."""
+        """The turn of the leader that makes the change, if that is another thread."""
         self.fate = _Fate()
         self.value: Any = None
         self.error: BaseException | None = None
@@ -103,7 +103,7 @@ class _Job:
         try:
             self.value = self.context.run(self.change, connection, now)
         except Exception as error:
-            # SQLite has rolled the whole group back, for example because the disk is full
+            # SQLite has rolled back the whole group, for example because the disk is full
             if not connection.in_transaction:
                 raise DRIVER.OperationalError("the transaction of a group was rolled back") from error
             connection.execute("ROLLBACK TO one")
@@ -126,14 +126,14 @@ class _Job:
 
 
 def _in_doubt() -> Exception:
-    """Return the error for a change that may or may not have been applied."""
+    """Return the error for a change that may have been applied."""
     error: Exception = DRIVER.OperationalError("the thread that sent the COMMIT was interrupted")
     error.sqlite_errorcode = SQLITE_IOERR  # type: ignore[attr-defined]
     return error
 
 
 class GroupCommit:
-    """See the module. One for each pool; any number of threads may use it."""
+    """The group commit of one pool; see the module. Any number of threads may use it."""
 
     def __init__(self, pool: Pool, clock: Clock) -> None:
         self._pool, self._clock = pool, clock
@@ -149,9 +149,9 @@ class GroupCommit:
     def run(self, change: Callable[[Any, int], T], *, large: bool = False) -> T:
         """Make a change in a transaction; return its result. Raises its errors, and the driver's.
 
-        ``large``: it has a transaction for itself.
+        ``large``: it has a transaction of its own.
         """
-        if os.getpid() != self._pid:  # in a forked child, no thread is in the middle of a transaction
+        if os.getpid() != self._pid:  # in a forked child, no thread is inside of a transaction
             self._begin()
         with _Turn() as turn:
             job = self._queued(change, turn, large)
@@ -166,7 +166,7 @@ class GroupCommit:
         return self._leader is not None and self._leader.runs
 
     def _queued(self, change: Change, turn: _Turn, large: bool) -> _Job | None:
-        """Put a change into the queue; None: its thread leads."""
+        """Put a change into the queue; None: its own thread leads."""
         with self._mutex:
             if not self._is_led:
                 self._leader = turn
@@ -179,22 +179,22 @@ class GroupCommit:
         return job.answer() if job.answered else self._alone(job.change)
 
     def _waited(self, job: _Job) -> bool:
-        """Wait for the answer, or until the job leads; False: its time was over while it was in the queue."""
+        """Wait until the job has its answer or leads; False: its time ended while it was in the queue."""
         taken, moves, since = False, self._moves, SYSTEM.monotonic()
         while True:
             left = remaining(SYSTEM, math.inf)
-            # once the job is taken, the wait has no deadline; it does not ask often, because that takes the leader's
-            # time
+            # once the job is taken, the wait has no deadline; it looks rarely, because each look takes time from the
+            # leader
             if job.waker.wait(_PATIENCE if taken else max(0.0, min(left, _LOOKS))):
                 return True
             with self._mutex:
                 if job.leads:  # an interrupt stopped the thread that should wake this one
                     return True
                 if job not in self._queue:
-                    taken = True  # the leader works on it: the answer comes
+                    taken = True  # the leader works on it, so the answer will come
                     if job.leader is not None and job.leader.runs:
                         continue
-                    return True  # an interrupt stopped its leader, or a fork happened while it entered the queue
+                    return True  # an interrupt stopped its leader, or a fork happened when it entered the queue
                 now = SYSTEM.monotonic()
                 if moves != self._moves:
                     moves, since = self._moves, now
@@ -233,7 +233,7 @@ class GroupCommit:
         while leads or waiting:
             try:
                 if leads:
-                    self._resign()  # repeated after an interrupt: two threads may then lead, one after the other
+                    self._resign()  # again, after an interrupt: two threads may then lead, one after the other
                     leads = False
                 while waiting:
                     waiting[-1].waker.wake()
@@ -244,14 +244,14 @@ class GroupCommit:
             raise interrupt
 
     def _make(self, connection: Any, jobs: list[_Job]) -> None:
-        """Make all changes, and commit once. A job without an answer goes alone."""
+        """Make all changes, and commit once. A job that gets no answer is tried again alone."""
         fate, made = _Fate(), 0
         try:
             while made < len(jobs):
                 jobs[made].make(fate, connection, self._clock.micros())
                 made += 1
                 if made == len(jobs):
-                    self._take(jobs)  # the jobs that came while the others were made
+                    self._take(jobs)  # those that came while the others were made
             fate.sent = True
             connection.execute("COMMIT")
             fate.done = True
@@ -263,13 +263,13 @@ class GroupCommit:
             raise
 
     def _take(self, jobs: list[_Job]) -> None:
-        """Add the waiting changes, as many as fit."""
+        """Add the waiting changes, as far as they fit."""
         with self._mutex:
             self._moves += 1
             turn = jobs[0].turn
             while self._queue and len(jobs) < MOST and not (jobs[0].large or self._queue[0].large):
                 job = self._queue[0]
-                # set before the job leaves the queue: an interrupt cannot lose it
+                # before the job leaves the queue, so that an interrupt cannot lose it
                 job.leader = job.turn if job.leads else turn
                 self._queue.popleft()
                 if job.leader is turn and job.turn.runs:  # an interrupted job has no waiting thread
@@ -283,7 +283,7 @@ class GroupCommit:
                 self._queue.popleft()  # an interrupt ended its thread
             if self._queue:
                 job = self._queue[0]
-                # set before the job leaves the queue: an interrupt cannot lose it
+                # before the job leaves the queue, so that an interrupt cannot lose it
                 self._leader, job.leads = job.turn, True
                 self._queue.popleft()
                 job.waker.wake()

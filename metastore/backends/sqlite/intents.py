@@ -27,7 +27,7 @@ _CLAIMABLE = ", ".join(f"'{action}'" for action in CLAIMABLE)
 CANCEL = f"""UPDATE operation SET action = 'cancelled', attempt = coalesce(attempt, 0) + 1, time = :now
 WHERE operation_id = :operation_id AND ordinal = 0 AND action = '{PENDING}' RETURNING 1"""
 LAPSED = f"(marked_until < :now OR marked_at > :now + {MOST_AHEAD})"
-"""Whether a guard's mark may be cleared: its time is over, or it was set before the clock was set back."""
+"""Whether a guard's mark may be cleared: it has expired, or was set before the clock was set back."""
 CLEAR = f"""UPDATE guard SET scope_version = scope_version + 1, {CLEARED}
 WHERE id = :id AND mark = :operation_id AND {LAPSED} RETURNING 1"""
 
@@ -37,11 +37,11 @@ _SETTLED = f"""WITH RECURSIVE up AS (
   SELECT g.id, g.parent_id, g.scope_version, up.height + 1 FROM up JOIN guard g ON g.id = up.parent_id
   WHERE up.parent_id <> 0 AND up.height < {DEEPEST})
 SELECT 1 FROM up WHERE id = ? AND scope_version = ?"""
-"""One row: a catalog is the entity or above it, and has this scope version."""
+"""One row if the catalog is the entity or an ancestor, and has this scope version."""
 
 
 def write_down(connection: Any, entry: Entry, now: int) -> Result:
-    """Note an operation that is not applied; return how many intents were there before."""
+    """Note an operation that is not applied; return the number of intents that were pending before."""
     check_caller(connection, entry.caller, now)
     take_row(connection, entry.operation_id, entry.claim)
     settled = entry.settled
@@ -63,7 +63,7 @@ def write_down(connection: Any, entry: Entry, now: int) -> Result:
 
 
 def forbid(connection: Any, operation_id: UUID, life: float, now: int) -> int | None:
-    """Insert a tombstone, or claim a row that may be claimed."""
+    """Insert a tombstone, or claim a claimable row."""
     key = str(operation_id)
     if connection.execute("SELECT 1 FROM operation WHERE operation_id = ?", (key,)).fetchone() is None:
         ((until,),) = connection.execute("SELECT forgotten FROM info").fetchall()
@@ -81,7 +81,7 @@ def forbid(connection: Any, operation_id: UUID, life: float, now: int) -> int | 
 def pending_rows(
     connection: Any, read: ReadSql, entity_id: int, operation_id: UUID | None, limit: int, now: int
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of an entity's oldest intents, and the row of the operation that asks."""
+    """Return the rows of an entity's oldest intents, and the row of the calling operation."""
     chosen = f"""SELECT operation_id FROM (SELECT operation_id FROM operation
       WHERE entity_id = :id AND action = '{PENDING}' AND (format <= {FORMAT} OR deadline < :now)
       ORDER BY time, operation_id LIMIT :limit)"""
@@ -102,7 +102,7 @@ def help_intents(connection: Any, help_: Help, now: int) -> tuple[Result, ...]:
 
 
 def carry(connection: Any, commit: Commit, now: int) -> None:
-    """Resolve intents on top of what a commit wrote, and remove its ticket."""
+    """Resolve intents after a commit's own writes, and remove its ticket."""
     for help_ in commit.carries:
         check_guards(connection, help_.guards, commit.operation_id)
         if help_.resolutions:
@@ -166,7 +166,7 @@ def set_mark(connection: Any, mark: Mark, now: int) -> Result:
 
 
 def marked(row: tuple[Any, ...], now: int) -> Marked:
-    """Return the obstacle from (id, mark, until)."""
+    """Return the obstacle described by (id, mark, until)."""
     return Marked(row[0], None if row[1] is None else UUID(row[1]), (row[2] - now) / 1e6)
 
 

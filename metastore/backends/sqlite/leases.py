@@ -36,11 +36,11 @@ from metastore.port.leases import (
 Row = tuple[Any, ...]
 
 _LOOKS = 0.02
-"""How often a waiter looks whether it is its turn (seconds). It only reads, which stops no writer."""
+"""How often a waiter looks whether it has its turn (seconds). The look only reads, so it blocks no writer."""
 
 _COLUMNS = "name, id, token, owner, incarnation, acquired_at, expires_at"
 _ALIVE = f"alive_until > :now AND alive_until <= :now + {ALIVE}"
-"""Whether a waiter is alive: its last look is recent, and not ahead of a clock that was set back."""
+"""Whether a waiter is alive: its last look is recent, and not ahead of a set-back clock."""
 _WAITING = f"(SELECT count(*) FROM lease_waiter w WHERE w.name = lease.name AND {_ALIVE})"
 _BY_NAME = f"SELECT {_COLUMNS}, {_WAITING} FROM lease WHERE name IN (SELECT value FROM json_each(:names)) ORDER BY name"
 _AFTER = (
@@ -56,7 +56,7 @@ _TWIN = "SELECT 1 FROM staged o WHERE o.value = s.value AND o.id <> s.id AND"
 
 
 class SqliteLeases:
-    """Keeps the promises of :class:`metastore.port.leases.LeaseRows`."""
+    """The implementation of :class:`metastore.port.leases.LeaseRows`."""
 
     def __init__(self, written: Written, ask: Fetch, clock: Clock) -> None:
         self._written, self._ask, self._clock = written, ask, clock
@@ -65,7 +65,7 @@ class SqliteLeases:
         parameters = {"names": json.dumps(take.names), "ticket": take.ticket, "now": self._clock.micros()}
         refused = self._refused(self._ask, parameters)
         if refused is not None and take.ticket is None:
-            return refused  # a read is enough to refuse, so that no writer has to wait
+            return refused  # a read is enough to refuse, so no writer has to wait
         try:
             return self._written(lambda connection, now: self._take(connection, take, now))
         except PreconditionFailed as failed:
@@ -256,7 +256,7 @@ def _own(lease: LeaseToken) -> tuple[str, int, str]:
 
 
 def _sent_before(connection: Any, operation_id: UUID) -> int:
-    """Return how many leases the same call changed when it was sent before."""
+    """Return how many leases an earlier sending of the same call changed."""
     sql = "SELECT count(*) FROM operation WHERE operation_id = ? AND kind = 'lease'"
     return int(connection.execute(sql, (str(operation_id),)).fetchone()[0])
 

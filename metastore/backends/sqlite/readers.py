@@ -1,4 +1,4 @@
-"""Pins and consumers on SQLite: :mod:`metastore.port.past`, each change in a transaction that writes."""
+"""Pins and consumers on SQLite: :mod:`metastore.port.past`, with each change in a writing transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONSUMERS = """SELECT name, seq, created_at, moved_at,
 
 
 class SqliteReaders:
-    """Keeps the promises of :class:`metastore.port.past.Readers`."""
+    """The implementation of :class:`metastore.port.past.Readers`."""
 
     def __init__(self, written: Written, fetch: Fetch, now: Callable[[], int]) -> None:
         self._written, self._fetch, self._now = written, fetch, now

@@ -30,8 +30,8 @@ from metastore.port.touched import Touch, Touched
 READ = ReadSql(
     Dialect(
         parameter=":name",
-        # CROSS JOIN: SQLite keeps this order; otherwise it would read the whole table, and search the few rows on the
-        # left
+        # CROSS JOIN makes SQLite keep this order; otherwise it would read the whole table, and search the few rows on
+        # the left
         join="CROSS JOIN {table} {alias} ON {condition}",
         left_join="LEFT JOIN {table} {alias} ON {condition}",
         array="json_array",
@@ -102,7 +102,7 @@ class SqliteReads(Questions):
         try:
             with self.pool.connection() as connection:
                 if len(lookups) > 1:
-                    connection.execute("BEGIN")  # read all of them at one instant
+                    connection.execute("BEGIN")  # so that all come from one instant
                 found = [all_rows(connection, _TEXTS.resolve(len(w.names)), lookup_parameters(w)) for w in lookups]
                 if len(lookups) > 1:
                     connection.execute("COMMIT")
@@ -124,7 +124,7 @@ class SqliteReads(Questions):
         return [step(row) for row in self._rows(READ.steps, {"operation_id": str(operation_id)})]
 
     def feed(self, after: int, limit: int, *, docs: bool = True, changes: bool = True) -> RowPage[Step]:
-        """Every position is decided: numbers are drawn inside the one transaction that writes."""
+        """Every position is decided, because numbers are drawn inside the only writing transaction."""
         text = READ.feed_with(docs=docs, changes=changes)
         return RowPage(True, [step(row) for row in self._rows(text, {"after": after, "page_size": limit})])
 
@@ -155,7 +155,7 @@ class SqliteReads(Questions):
 
     @contextmanager
     def snapshot(self) -> Iterator[_Snapshot]:
-        """Open a read transaction. In WAL mode it stops no writer."""
+        """Open a read transaction. In WAL mode it blocks no writer."""
         try:
             with self.pool.connection() as connection:
                 connection.execute("BEGIN")
@@ -184,11 +184,11 @@ _TEXT_COLUMNS = {
     "operation": ("entity_id", "action", "principal", "path_before", "path_after", "changes", "doc", "result"),
     "lease": ("id", "name", "owner", "incarnation"),
 }
-"""The texts in which :meth:`_Snapshot.not_utf8` looks, after the column that names the row."""
+"""The texts that :meth:`_Snapshot.not_utf8` checks, after the column that identifies the row."""
 
 
 class _Snapshot:
-    """Cursors in one read transaction; the first of them to read fixes the instant."""
+    """Cursors in one read transaction. Its first read fixes the instant."""
 
     def __init__(self, connection: Any, reader: LenientReader) -> None:
         self._connection, self._reader = connection, reader

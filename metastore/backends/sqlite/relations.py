@@ -44,7 +44,7 @@ def write(
 
 
 def members(run: Any, read: Relations) -> set[tuple[int, int]]:
-    """Return the (id, version) of the relations at an entity, which a transaction has listed."""
+    """Return the (id, version) of the relations at an entity that a transaction has listed."""
     end = "to_id" if read.incoming else "from_id"
     slot, values = ("", ()) if read.slot is None else (" AND slot = ?", (read.slot,))
     sql = f"SELECT id, version FROM relation WHERE {end} = ? AND kind = ?{slot}"
@@ -52,7 +52,7 @@ def members(run: Any, read: Relations) -> set[tuple[int, int]]:
 
 
 def delete_relations(connection: Any, ids: Sequence[int], limit: int) -> int:
-    """Delete a batch of the relations of entities that are purging."""
+    """Delete a batch of relations of entities that are purging."""
     sql = """DELETE FROM relation WHERE id IN (
       SELECT id FROM relation WHERE from_id IN (SELECT value FROM json_each(:ids))
       UNION SELECT id FROM relation WHERE to_id IN (SELECT value FROM json_each(:ids)) LIMIT :limit)"""

@@ -1,6 +1,6 @@
-"""What a restored database keeps of the state that it replaces: the highest tokens of leases, and the highest id.
+"""The values that a restored database keeps from the replaced state: the highest lease tokens, and the highest id.
 
-A token and an id must not be given twice, also not to two holders of which a restore has undone the first.
+A token or an id must not be given twice, even if a restore has undone the first holder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from metastore.port.format import SCHEMA_FORMAT
 from metastore.port.leases import Mirror
 
 _HOLDER: Final = "restore"
-"""Whom the audit names for a token that is carried over. Nobody holds the lease then."""
+"""The holder in the audit of a token that was carried over. Nobody holds the lease then."""
 
 
 class Replaced(NamedTuple):
@@ -27,28 +27,28 @@ class Replaced(NamedTuple):
 
 
 NOTHING: Final = Replaced(0, [])
-# The types are checked: the database may be damaged.
+# Check the types, because the database may be damaged.
 _LAST_ID: Final = "SELECT last_id FROM info WHERE typeof(last_id) = 'integer'"
 _LEASES: Final = """SELECT name, token, CASE WHEN owner IS NULL THEN incarnation END FROM lease
   WHERE typeof(name) = 'text' AND typeof(token) = 'integer' ORDER BY name"""
 
 
 def replaced(connection: Any) -> Replaced:
-    """Return what is to be kept of a database; of a damaged one, as far as it can be read."""
+    """Return the values to keep from a database; if it is damaged, those that can be read."""
     ids = [last_id for (last_id,) in _read(connection, _LAST_ID)]
     return Replaced(max(ids, default=0), _read(connection, _LEASES))
 
 
 def _read(connection: Any, text: str) -> list[Any]:
-    """Return the rows before the first that cannot be read."""
+    """Return the rows before the first one that cannot be read."""
     rows = list[Any]()
-    with suppress(DRIVER.Error, UnicodeDecodeError):  # it may be older than leases, too, or no database at all
+    with suppress(DRIVER.Error, UnicodeDecodeError):  # the file may be older than leases, or no database
         rows.extend(connection.execute(text))
     return rows
 
 
 def keep(connection: Any, kept: Replaced) -> None:
-    """Continue the ids and the tokens of a replaced database. A backup of an older format is upgraded first."""
+    """Continue the ids and tokens of a replaced database. A backup in an older format is upgraded first."""
     if kept == NOTHING:
         return
     ((format_,),) = connection.execute("SELECT format FROM info").fetchall()

@@ -1,4 +1,4 @@
-"""Restore into an empty SQLite database: each step is one transaction that writes."""
+"""Restore into an empty SQLite database; each step is one writing transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EMPTY = "SELECT NOT EXISTS (SELECT 1 FROM guard WHERE id <> 0) AND NOT EXISTS (
 
 
 class SqliteRestorer:
-    """Keeps the promises of :class:`metastore.port.restore.Restorer` on SQLite."""
+    """The implementation of :class:`metastore.port.restore.Restorer` on SQLite."""
 
     def __init__(self, written: Written) -> None:
         self._written = written

@@ -1,4 +1,4 @@
-"""Data keys on SQLite: :mod:`metastore.port.secret_keys`, each change in a transaction that writes."""
+"""Data keys on SQLite: :mod:`metastore.port.secret_keys`, with each change in a writing transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REDACT = """UPDATE operation SET doc = ?, changes = ?, result = ?
 
 
 class SqliteSecretKeys:
-    """Keeps the promises of :class:`metastore.port.secret_keys.SecretKeys`."""
+    """The implementation of :class:`metastore.port.secret_keys.SecretKeys`."""
 
     def __init__(self, pool: Pool, written: Written, fetch: Fetch) -> None:
         self._pool, self._written, self._fetch = pool, written, fetch
@@ -52,9 +52,9 @@ class SqliteSecretKeys:
         return self._written(change)
 
     def erase(self) -> bool:
-        """Write the file again without its free space, and empty the log: both have earlier rows in them until then.
+        """Rewrite the file without its free space, and empty the log, because both still have earlier rows.
 
-        A process that reads at an earlier instant, or writes for too long, prevents that.
+        A process that reads at an earlier instant, or that writes for too long, prevents this.
         """
         try:
             with self._pool.connection() as connection:

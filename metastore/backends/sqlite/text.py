@@ -1,7 +1,7 @@
-"""Read rows with text that is not UTF-8, which a failing disk or a change by hand leaves in a SQLite file.
+"""Read rows with text that is not UTF-8, which a failing disk or a manual change leaves in a SQLite file.
 
-Python's driver raises for such a text, and does not say which row it is in. Here the row is returned, and its reader
-raises the error that names it: its document, or its changes, is a :class:`NotUtf8`.
+Python's driver raises an error for such a text, without naming its row. Here the row is returned, with a
+:class:`NotUtf8` as its document or changes; the reader that decodes it raises the error that names the row.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class _Undecodable(UnreadableRow, UnicodeError):
 
 
 class NotUtf8(bytes):
-    """A text that is not UTF-8. ``json.loads`` decodes bytes, and so gets this error."""
+    """A text that is not UTF-8. ``json.loads`` decodes bytes, and so raises this error."""
 
     column = ""
 
     def decode(self, *_: object, **__: object) -> NoReturn:
-        """Raise UnreadableRow, which is a UnicodeError too."""
+        """Raise UnreadableRow, which is also a UnicodeError."""
         raise _Undecodable("a row", f"the text in its column {self.column} is not UTF-8")
 
 
 def is_no_text(error: Exception) -> bool:
-    """Whether the driver raised this for a text that is not UTF-8: it has no code of SQLite's then."""
+    """Whether the driver raised this for a text that is not UTF-8: then it has no SQLite error code."""
     return getattr(error, "sqlite_errorcode", None) is None and str(error).startswith("Could not decode to UTF-8")
 
 
@@ -54,7 +54,7 @@ def all_rows(connection: Any, text: str, parameters: dict[str, Any]) -> list[Row
 
 @contextmanager
 def lenient(connection: Any) -> Iterator[LenientReader]:
-    """Let a connection read every text until the block ends. Only for reads that may be slower."""
+    """Let a connection read every text until the block ends. For reads that may be slower."""
     reader, before = LenientReader(connection), connection.text_factory
     connection.text_factory = reader.decoded
     try:
@@ -71,7 +71,7 @@ class LenientReader:
         self._found = False
 
     def decoded(self, text: bytes) -> str | NotUtf8:
-        """Return the value of the driver for a text."""
+        """Return the driver's value for a text."""
         try:
             return text.decode()
         except UnicodeDecodeError:
@@ -79,14 +79,14 @@ class LenientReader:
             return NotUtf8(text)
 
     def rows(self, text: str, parameters: dict[str, Any] | Sequence[Any] = ()) -> Iterator[Row]:
-        """Return the rows of a statement. It is sent at once, and the rows are read one by one."""
+        """Return the rows of a statement. The statement is sent at once, but the rows are read one by one."""
         cursor = self._connection.execute(text, parameters)
         columns = [column[0] for column in cursor.description]
         return (_marked(row, columns) if self._found else row for row in cursor)
 
 
 def _marked(row: Row, columns: Sequence[str]) -> Row:
-    """Return a row with a document and changes that refuse to be read, if one of its texts is not UTF-8.
+    """Return a row; if one of its texts is not UTF-8, its document and changes raise an error when they are decoded.
 
     Names and principals show their bytes as lone surrogates.
     """

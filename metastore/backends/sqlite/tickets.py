@@ -1,6 +1,6 @@
 """The line of each entity, on SQLite.
 
-As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile: tickets are drawn one after the other.
+As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile, so tickets are drawn in order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _QUEUE = """INSERT INTO ticket (entity_id, number, time, patience, since)
   SELECT g.id, :number, :now, :patience,
     max(:now, coalesce((SELECT max(t.since) FROM ticket t WHERE t.entity_id = g.id), 0))
   FROM guard g WHERE g.id IN (SELECT value FROM json_each(:ids))"""
-# before: the tickets ahead of the caller's own, or, without one, those that count now; mine: the caller's own
+# before: the tickets before the caller's own or, without one, those that count now; mine: the caller's own
 _LINE = """WITH before AS (SELECT * FROM ticket
     WHERE entity_id IN (SELECT value FROM json_each(:ids)) AND number > 0
       AND CASE WHEN :own IS NULL THEN since <= :now ELSE number < :own END),
@@ -32,12 +32,12 @@ _LINE = """WITH before AS (SELECT * FROM ticket
 
 
 def stands(connection: Any, entity_id: int, now: int) -> bool:
-    """Whether a ticket hinders commits without one."""
+    """Whether a ticket blocks commits without a ticket."""
     return connection.execute(_HINDERS, {"id": entity_id, "own": None, "now": now}).fetchone() is not None
 
 
 def check_line(connection: Any, entity_id: int, ticket: int | None, now: int) -> None:
-    """Refuse to write an entity for which an older ticket than the caller's waits."""
+    """Refuse to write an entity that has an older ticket than the caller's."""
     if connection.execute(_HINDERS, {"id": entity_id, "own": ticket, "now": now}).fetchone():
         raise PreconditionFailed("ticket", entity_id)
 
@@ -53,7 +53,7 @@ def queue(connection: Any, ids: Sequence[int], patience: float, now: int) -> int
 
 
 def line(rows: Callable[[str, Any], list[Any]], ids: Sequence[int], ticket: int | None, now: int) -> Line:
-    """Return the line before a ticket; without one, the line of all tickets that count now."""
+    """Return the line before a ticket; without a ticket, the line of all tickets that count now."""
     standing = rows(_LINE, {"ids": json.dumps(list(ids)), "own": ticket, "now": now})
     held, head, ahead, patience, moves, since = standing[0]
     gap = max(0, (since or 0) - now) / 1e6
@@ -61,7 +61,7 @@ def line(rows: Callable[[str, Any], list[Any]], ids: Sequence[int], ticket: int 
 
 
 def leave(connection: Any, ids: Sequence[int], ticket: int, gap: float, now: int) -> bool:
-    """Remove a ticket; then the others' turn begins."""
+    """Remove a ticket, after which the others' turn begins."""
     sql = """DELETE FROM ticket WHERE number = ? AND entity_id IN (SELECT value FROM json_each(?))
       RETURNING entity_id"""
     gone = connection.execute(sql, (ticket, json.dumps(list(ids)))).fetchall()

@@ -24,7 +24,7 @@ WHERE g.parent_id = ? AND g.family = ? AND g.key = ? AND g.state = 0"""
 _STANDS = """SELECT scope_version, in_use, parent_id, name, fold, state, family, key FROM guard WHERE id = ?"""
 
 
-# the columns are named: a newer program may have added one
+# the columns are named, because a newer program may have added one
 _ENTITY = """INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
 VALUES (?, 1, ?, ?, ?, ?, ?)"""
 _OWNED = """INSERT INTO owned (owner_id, kind, name, id, version, doc, created_by, created_at, modified_by, modified_at)
@@ -63,7 +63,7 @@ class Writer:
         return self._relate(write) if isinstance(write, Relate) else self._delete(write)
 
     def _insert(self, write: Insert) -> Result | None:
-        # a query, because an error of the unique index would not say which name is taken
+        # a query, because an error of the unique index would not name the taken name
         sql = f"SELECT id FROM guard WHERE parent_id = ? AND family = ? AND key = ? AND {TAKEN}"
         if self._run(sql, (write.parent_id, write.family, write.key)).fetchone():
             if self._commit.skip_existing:
@@ -81,7 +81,7 @@ class Writer:
         return self._log(write, row_id, 1, None, (1, True, write.doc, *place))
 
     def _by_name(self, write: Update, named: Named) -> Result:
-        """Apply an update of the entity that has a name now."""
+        """Apply an update of the entity that has the given name at this moment."""
         try:
             row = self._run(_NAMED, (named.parent_id, named.family, named.key)).fetchone()
         except Exception as error:
@@ -99,7 +99,7 @@ class Writer:
         if write.scope_version is not None:
             self._stand(write)
             self._run(UNMARK, {"id": write.id, "operation_id": str(self._commit.operation_id), "now": self._now})
-            # intents on the entity are sent away; the attempt counts, so that a late claim of such a row fails
+            # the intents on the entity become *moved*; the attempt is raised, so that a late claim of such a row fails
             sql = """UPDATE operation SET action = 'moved', attempt = coalesce(attempt, 0) + 1
             WHERE entity_id = ? AND action = 'pending'"""
             self._run(sql, (write.id,))
@@ -112,7 +112,7 @@ class Writer:
         )
         scope, in_use, *place = self._run(_STANDS, (write.id,)).fetchone()
         if write.scope_version is None or place[3] != LIVE:
-            place[4:] = None, None  # the row does not take the name: it has the name already, or gave it up
+            place[4:] = None, None  # the row does not take a name: it keeps its name, or gives it up
         result = self._log(write, write.id, write.version + 1, None, (scope, in_use, doc, *place))
         return result if write.scope_version is not None else replace(result, scope_version=scope)
 
@@ -190,7 +190,7 @@ class Writer:
         return self._log(write, row_id, version, write.from_id, (None, None, write.doc, *place), write.to_id)
 
     def _owned(self, write: Put | Delete) -> tuple[int, int] | None:
-        """Return (id, version) of the row to write; None if it is new, as expected."""
+        """Return (id, version) of the row to write; None: it is new, as expected."""
         sql = "SELECT id, version FROM owned WHERE owner_id = ? AND kind = ? AND name = ?"
         row: tuple[int, int] | None = self._run(sql, (write.owner_id, write.kind, write.name)).fetchone()
         if row is not None and write.version == 0:

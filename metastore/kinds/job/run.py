@@ -4,8 +4,8 @@
        │         └─────▶ cancelling ─▶ cancelled
        └───────────────▶ cancelled
 
-A worker's name and token say who runs a job. The token comes from the worker's lease and grows with each acquisition.
-So a write by a worker that lost its lease is refused: the job has another worker, or a greater token.
+The worker's name and token say who runs a job. The token comes from the worker's lease, and grows with each
+acquisition. So if a worker has lost its lease, its writes are refused: the job has another worker, or a greater token.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _clean_number(value: Any) -> int | None:
 
 
 def _further(new: str, old: str) -> str:
-    """Return the later of two states of a job. A job that has ended keeps its state."""
+    """Return the later of two states of a job. The state of a job that has ended stays."""
     return new if old not in ENDED and JOB_STATES.index(new) > JOB_STATES.index(old) else old
 
 
@@ -100,9 +100,9 @@ class Job(Entity):
 class StartJob(EntityChange):
     """A worker begins a queued job, or takes over one that ``dead_worker`` had begun under ``dead_token``.
 
-    ``home``: the job's home from now on; None: it keeps the one that it has.
+    ``home``: the job's home from now on; None: the job keeps its home.
 
-    Raises VersionConflict if the job has ended, or another worker has it by now.
+    Raises VersionConflict if the job has ended, or another worker runs it by now.
     """
 
     worker: str
@@ -144,7 +144,7 @@ class FinishJob(EntityChange):
             raise InvalidArgument(f"a job ends with one of {', '.join(ENDED)}, not {shown(self.status)}")
         doc.update(status=self.status, finished_at=self.at, exit_code=self.exit_code)
         doc["output"] = clean_text(self.output, "a job's output")[-MAX_OUTPUT:]
-        while doc["output"] and len(to_json(doc)) > MAX_DOC:  # a long command leaves less room
+        while doc["output"] and len(to_json(doc)) > MAX_DOC:  # the output gets less room if the command is long
             doc["output"] = doc["output"][len(doc["output"]) // 2 + 1 :]
 
 

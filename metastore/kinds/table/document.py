@@ -92,7 +92,7 @@ def _optional(value: object, what: str) -> str | None:
 
 
 def layout_references(doc: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each reference of the layout to a column: a text that says where it is, for a message, and the path."""
+    """Yield each reference of the layout to a column: the place of the reference in words, and the column's path."""
     texts = [("the partitioning", t) for t in doc.get("partitioning", ())]
     texts += [("the distribution", t) for t in (doc.get("distribution"),) if t is not None]
     texts += [("the sort order", t) for t in doc.get("sort_orders", ())]

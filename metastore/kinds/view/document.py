@@ -33,7 +33,7 @@ class SQL:
 
 def clean_dialect(dialect: object) -> str:
     """Return the name of a dialect in lower case."""
-    return clean_name(clean_name(dialect).lower())  # cleaned again: lower() turns some letters into two
+    return clean_name(clean_name(dialect).lower())  # cleaned again, because lower() turns some letters into two
 
 
 def clean_default(name: object, what: str) -> str | None:

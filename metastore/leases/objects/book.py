@@ -74,7 +74,7 @@ class ObjectBook:
             self._form.key(name)
             if self._notes is not None:
                 self._notes.check(name)
-        if len(want.names) > 1:  # read all first: to take a lease and release it again disturbs others
+        if len(want.names) > 1:  # read all first, because taking a lease and releasing it again disturbs others
             for name in want.names:
                 refusal = self._held(name, self._cells.glance(name, ends)) or self._waited_for(name, want, ends)
                 if refusal is not None:
@@ -187,7 +187,7 @@ class ObjectBook:
                 self._cells.abandon({grant.mark})
                 _log.warning("the lease %r was taken in vain, and expires with its ttl: %s", grant.name, error)
 
-    # --- keeping, giving back, breaking
+    # --- renew, release, break
 
     def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
         ends, until = self._ends(min(ttl, _DEADLINE)), []
@@ -228,7 +228,7 @@ class ObjectBook:
 
         if self._cells.change(grant.name, decide, ends) is False:
             return False
-        if self._notes is not None and following is not None:  # the next holder will have at least this token
+        if self._notes is not None and following is not None:  # the next holder gets at least this token
             self._notes.end(grant.name, following, ends)
         return True
 
@@ -250,12 +250,12 @@ class ObjectBook:
             broken = self._break(name, file, ends)
             if broken is None:
                 continue
-            if self._notes is not None and broken[1]:  # repeated by a second call
+            if self._notes is not None and broken[1]:  # also if this call repeats an earlier one
                 self._notes.end(name, broken[1], ends)
             return broken[0]
 
     def _break(self, name: str, lock: LockFile | None, ends: float) -> tuple[bool, int] | None:
-        """Return whether the lease was broken, and its token after that; None: it has another holder now."""
+        """Return whether the lease was broken, and its token afterwards; None: it has another holder by now."""
         whose = None if lock is None or lock.holding is None else lock.holding.id
 
         def decide(

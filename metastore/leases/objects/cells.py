@@ -6,8 +6,8 @@ applied. So the function recognises a write that was applied and answered with 5
 a lost race. No decision relies on an answer that another process's write may have caused.
 
 A write may start from a version that this process wrote or read before, which saves a read: that version is the
-condition of the write. A decision not to write always relies on a fresh read. An answer that a proxy may give by
-mistake is asked for again: that the lock file is missing, before a decision relies on it; an object that is not one.
+condition of the write. A decision not to write always relies on a fresh read. Two answers may be a proxy's mistake, and
+are asked for again before a decision relies on them: a missing lock file, and an object that is not a lock file.
 
 A write without an answer may still be on its way when the call gives up. It is applied to exactly the version that it
 was made for, or not at all. Its nonce is kept (:meth:`Cells.abandoned`), so this process knows that nobody holds the

@@ -28,7 +28,7 @@ __all__ = ["ConditionFailed", "Found", "Objects", "ObstoreObjects", "Unsettled"]
 
 _first_used_by: dict[str, int] = {}
 _STATUS = re.compile(r"status code: (\d{3})")
-"""Used for messages, and for a LIST; all other decisions use the type of the error."""
+"""The status in an error's text, for messages and for a LIST. All other decisions use the type of the error."""
 
 
 class Found(NamedTuple):

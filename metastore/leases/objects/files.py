@@ -110,7 +110,7 @@ def _replace(path: Path, draft: Path, etag: str) -> None:
                 raise ConditionFailed
             draft.replace(path)
         finally:
-            fcntl.flock(current, fcntl.LOCK_UN)  # unlocked now, even if a forked child has a copy of the descriptor
+            fcntl.flock(current, fcntl.LOCK_UN)  # at once, because a forked child may have the descriptor too
 
 
 def _leads_to(path: Path, descriptor: int) -> bool:

@@ -21,7 +21,7 @@ _PLACE = ".metastore-place"
 class Format:
     """One format.
 
-    ``own``: the file has a queue, a history and its name, and every program that writes it keeps the token.
+    ``own``: the file has a queue, a history and its name, and every program that writes the file keeps the token.
 
     ``key`` returns the key of a lease's lock file, ``place`` the key of its place's id, and ``queue`` the folder of its
     waiters. ``within`` returns the second part of a lease's name in a store, after the id of the place.

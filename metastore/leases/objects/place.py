@@ -47,7 +47,7 @@ class Notebook(Protocol):
 
 
 class Places:
-    """The ids that this process knows. Our lock files have one place for a URL, Hudi's one for each table."""
+    """The ids that this process knows. Our lock files have one place for a URL, Hudi's have one for each table."""
 
     def __init__(
         self, objects: Objects, form: Format, url: str, address: Address, notebook: Notebook, clock: Clock

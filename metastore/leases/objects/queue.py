@@ -58,14 +58,14 @@ class ObjectQueue:
         now = self._clock.monotonic()
         if now - self._shown >= _SHOW:
             self._shown = now
-            with suppress(MetastoreError):  # the caller asks for the lease next, which reports the problem
+            with suppress(MetastoreError):  # the caller asks for the lease next, and that request reports the problem
                 for name in self._names:
                     self._show(name, now + _SHOW)
         look = min(_MOST, max(_LEAST, (now - self._since) * _SHARE))
         self._clock.sleep(max(0.0, min(seconds, self._clock.uniform(look / 2, look))))
 
     def served(self) -> None:
-        self._leave()  # before the caller works, because its place must not stay ahead of the other waiters
+        self._leave()  # before the caller works, because this place must not stay ahead of the other waiters
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

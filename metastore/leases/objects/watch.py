@@ -47,7 +47,7 @@ class Watch:
         self._clock, self._drift = clock, max_drift
         self._sights: dict[str, _Sight] = {}
         self._queues: dict[str, dict[Waiter, float]] = {}
-        """By lease: the waiters, and the time when this process first read each with this ``until``."""
+        """By lease: the waiters, each with the time at which this process first read it with its present ``until``."""
 
     def note(self, file: LockFile) -> None:
         """Remember a file that was read just now."""
@@ -72,7 +72,7 @@ class Watch:
         return left
 
     def is_alive(self, name: str, waiter: Waiter) -> bool:
-        """Whether a waiter counts as alive, by what this process has read."""
+        """Whether a waiter counts as alive, according to the tickets that this process has read."""
         left = (waiter.until - self._clock.micros()) / _MICROS
         since = self._queues.get(name, {}).get(waiter, math.inf)
         if self._clock.monotonic() - since > ALIVE + self._drift:

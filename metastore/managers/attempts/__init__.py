@@ -1,1 +1,1 @@
-"""The body of a call, as an attempt: read through a view, decide, and propose a commit. Users do not call these."""
+"""Attempts, the bodies of calls: each reads through a view, decides, and proposes a commit. Users do not call them."""

@@ -1,4 +1,4 @@
-"""The attempt of an alter, whose changes others can merge and apply; and the write of the new document."""
+"""The attempt of an alter, whose changes other processes can merge and apply, and the write of the new document."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def alter(
 ) -> Attempt[Entity]:
     """Return the attempt that applies ``changes`` to ``target``; ``seal`` encrypted them.
 
-    If changes are encrypted, ``secret`` is announced instead of ``merge``, with the changes that the attempt has bound
-    to the entity.
+    If changes are encrypted, the call announces ``secret`` instead of ``merge``: it has the changes that the attempt
+    has bound to the entity.
     """
 
     def attempt(view: View) -> Proposal[Entity] | Entity:
@@ -74,7 +74,7 @@ def rewrite(
 
     def finish(results: Results) -> Entity:
         result, chain = the_result(results), record.chain
-        if result.scope_version is not None:  # a change of rights may have raised it, since the entity was seen
+        if result.scope_version is not None:  # a change of rights may have raised it since the read
             chain = (*chain[:-1], chain[-1]._replace(scope_version=result.scope_version))
         return kind.entity(
             record._replace(chain=chain, version=result.version, doc=text, modified_by=actor, modified_at=result.time)

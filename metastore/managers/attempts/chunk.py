@@ -51,7 +51,7 @@ def create_chunk(
     lookups = [Lookup((kind.family,), (name,), parent) for name, *_ in wishes]
     guards = {guard.id: guard for guard in guards_of(parents)}
     writes: list[Insert | Update] = []
-    equal_rows: list[Read] = []  # these rows are not written, and must still be equal at the commit
+    equal_rows: list[Read] = []  # not written; the commit checks that these rows are still equal
     with standing(view, parents):
         for resolved, insert, (name, wish, *_) in zip(view.backend.resolve(lookups), inserts, wishes, strict=True):
             if resolved.record is None:
@@ -62,7 +62,7 @@ def create_chunk(
             there = resolved.record._replace(chain=(*parents, *resolved.record.chain))
             decided = of_existing(wish, wish.document(), there, (*upper, name), if_exists, None)
             if isinstance(decided, Proposal):
-                # a container that is replaced is guarded itself, so that a freeze of it waits for this commit
+                # guard a container that is replaced, too: a freeze of the container then waits for this commit
                 guards |= {guard.id: guard for guard in decided.guards}
                 writes.extend(w for w in decided.writes if isinstance(w, Update))
             else:
@@ -77,7 +77,7 @@ def create_chunk(
 def _distinct(
     wishes: Sequence[NamedWish], inserts: list[Insert], if_exists: IfExists
 ) -> tuple[Sequence[NamedWish], list[Insert]]:
-    """Return the last row of each name. Raises EntityAlreadyExists for a second one with "error"."""
+    """Return the wishes with the last row of each name. Raises EntityAlreadyExists for a repeated name with "error"."""
     last = {insert.key: n for n, insert in enumerate(inserts)}
     for n, insert in enumerate(inserts):
         if if_exists == "error" and last[insert.key] != n:

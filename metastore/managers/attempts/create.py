@@ -28,7 +28,7 @@ IfExists = Literal["error", "return", "replace"]
 
 
 def check_if_exists(value: object) -> None:
-    """Raise InvalidArgument unless it is one of the three words."""
+    """Raise InvalidArgument unless ``value`` is one of the three words of ``IfExists``."""
     if type(value) is not str or value not in ("error", "return", "replace"):
         raise InvalidArgument(f'if_exists is "error", "return" or "replace", not {shown(value)}')
 
@@ -44,7 +44,7 @@ class Wish:
 
     @property
     def encrypts(self) -> bool:
-        """Whether a property is encrypted: then the announced intent rests on the catalog's settings."""
+        """Whether a property is encrypted; if so, the announced intent depends on the catalog's settings."""
         return bool(self.secrets)
 
     @property
@@ -126,14 +126,14 @@ def _place(
         if resolved.nodes:
             raise EntityAlreadyExists(format_path([*[node.name for node in parents], name]))
         return parents, name, None
-    check_standing(view, parents)  # the call returns this entity, or raises its error: the entity must still exist
+    check_standing(view, parents)  # the call returns this entity or its error, so check that the entity still exists
     return parents, name, record._replace(chain=(*parents, *record.chain))
 
 
 def of_existing(
     wish: Wish, doc: Doc, record: Record, names: tuple[str, ...], if_exists: IfExists, actor: str | None
 ) -> Proposal[Entity] | Entity:
-    """Propose what ``if_exists`` says for the entity that has the name, or return that entity.
+    """Apply ``if_exists`` to the entity that has the name: propose to replace it, or return it.
 
     Raises EntityAlreadyExists.
     """
@@ -164,7 +164,7 @@ def _replaced(wish: Wish, record: Record, secrets: Mapping[str, str], actor: str
 
 
 def with_properties(doc: Doc, more: Mapping[str, str]) -> Doc:
-    """Return a document with some other values of its properties."""
+    """Return the document with the properties ``more`` added or replaced."""
     return {**doc, "properties": {**doc["properties"], **more}} if more else doc
 
 

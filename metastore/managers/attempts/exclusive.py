@@ -35,7 +35,7 @@ from metastore.port.writes import Event, Named, Place, Result, Update
 
 
 def check_version(view: View, record: Record, expected: int | None, target: Target) -> None:
-    """Raise VersionConflict if the caller expects another version, or one that a fail-over lost: see ``is_lost``."""
+    """Raise VersionConflict if the version is not the expected one, or if a fail-over lost it: see ``is_lost``."""
     if expected is None or view.asking:
         return
     expected = positive_integer(expected, "a version")
@@ -83,9 +83,9 @@ class _Exclusive:
 
 @dataclass(frozen=True)
 class _ByName:
-    """An exclusive update of the child with a name below remembered parents: the commit finds it, and checks them.
+    """An exclusive update of a child that the commit finds by its name below remembered parents, which it checks too.
 
-    That saves the read. ``expected``: the child's version; None: any.
+    This saves the read. ``expected``: the child's version; None: any.
     """
 
     kind: Kind
@@ -143,7 +143,7 @@ def rename(
     if view.guessed and moves:
         record = find(View(view.backend, False), kind, target)  # a move reads both parents anyway
         parents, node = record.chain[:-1], record.chain[-1]
-    # the unique index checks whether the name is free; a read looks only after a commit was refused
+    # the unique index checks whether the name is free, so read only after a commit was refused
     check_in_use(parents)
     with standing(view, record.chain):
         new_parents = parents if view.trusting and not moves else _new_parents(view, kind, record, wanted)
@@ -213,7 +213,7 @@ def drop(
     check_version(view, record, expected_version, target)
     check_in_use(record.chain[:-1])
     empty = kind.container and not cascade
-    # the commit checks it as well; a read looks for children only after a commit was refused
+    # the commit checks this too, so look for children only after a commit was refused
     if empty and not view.trusting and not view.asking:
         with standing(view, record.chain):
             check_empty(view, record, ", or drop it with cascade=True")
@@ -237,7 +237,7 @@ def restore(
     """Propose to restore the entity that was dropped last at ``path``, or the one with ``entity_id``."""
     names = parse_path(path)
     record, old_parents = _dropped(view, kind, names, entity_id)
-    # in a folding catalog, another spelling may have found it
+    # in a folding catalog, the given name may be another spelling
     own_name = record.chain[-1].name if entity_id is None else names[-1]
     wanted = (*names[:-1], own_name) if to is None else parse_path(to)
     if to is not None and len(wanted) == 1 and len(names) > 1:
@@ -264,14 +264,14 @@ def restore(
     fold = node.fold if kind.container else parent.fold
     place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), fold)
     after = (*parents, node._replace(name=place.name, fold=fold))
-    # the old place is guarded too: gc may have begun to delete everything below it
+    # guard the old place too, because gc may have begun to delete everything below it
     guards = both(old_parents, parents)
     proposal = _Exclusive(kind, record, actor).propose("restore", after, guards, state=LIVE, place=place)
     return proposal if entity_id is not None else _of_newest(proposal, kind, names, record)
 
 
 def _of_newest(proposal: Proposal[Entity], kind: Kind, names: tuple[str, ...], record: Record) -> Proposal[Entity]:
-    """Let the commit check that this is the newest dropped one of the name; the parent's guard prevents drops."""
+    """Let the commit check that no entity of this name was dropped later; the parent's guard excludes new drops."""
     parent = root_or_last(record.chain[:-1])
     guards = tuple([replace(g, exclusive=True) if g.id == parent.id else g for g in proposal.guards])
     newest = Newest(parent.id, kind.name, kind.family, key_under(parent, names[-1]), record.chain[-1].id)
@@ -287,7 +287,7 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
         fits = known is not None and known.record.chain[-1].kind == kind.name and known.state == DROPPED
         if known is None or not fits or known.doomed:
             message = f"no dropped {kind.name} with id {entity_id}; see the manager's dropped()"
-            live = known is not None and known.live  # the error rests on no guess: nothing was dropped
+            live = known is not None and known.live  # a live entity: the error needs no further look
             raise EntityNotFound(path, message) if live else not_live(view.backend, known, path, message)
         return known.record, known.record.chain[:-1]
     parents: tuple[Node, ...] = ()
@@ -309,7 +309,7 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
 def purge(
     view: View, kind: Kind, target: Target, expected_version: int | None, actor: str | None
 ) -> Proposal[int] | int:
-    """Propose to make an entity unrestorable; the result is its id, or 0 if no such entity exists.
+    """Propose to make an entity unrestorable; return its id, or 0 if no such entity exists.
 
     The caller, or gc, deletes the rows.
     """
@@ -324,7 +324,7 @@ def purge(
         if own_state == DROPPING and (pending := pending_above(view.backend, record.chain)):
             raise pending
         if own_state == LIVE and not known.live:
-            return 0  # an entity above it was dropped: the purge of that one removes this one too
+            return 0  # an ancestor was dropped, and its purge will remove this entity too
     else:
         try:
             record, own_state = find(view, kind, target), LIVE
@@ -344,7 +344,7 @@ def purge(
 
 
 def collect(view: View, entity_id: int, before: int, actor: str | None) -> Proposal[int] | int:
-    """Propose to make an entity unrestorable that was dropped before ``before``, unless it was restored since."""
+    """Propose to make an entity unrestorable if it was dropped before ``before`` and not restored since."""
     known = view.backend.by_id([entity_id])[0]
     if known is None or known.state != DROPPED or known.record.modified_at >= before:
         return 0

@@ -1,4 +1,4 @@
-"""The announcement of a drop in steps: its commit hides the target, and writes the row of the drop."""
+"""Announce a drop in steps: the commit hides the target, and writes the row of the drop."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _announce_column(kind: Kind, record: Record, begin: Begin, names: tuple[str,
     change = BeginColumnDrop(format_path(names), str(begin.operation))
     if kind is not TABLE:
         raise InvalidArgument(f"{format_path(path)} is a {kind.name}; only columns of tables are dropped in steps")
-    altered(record.doc, path, [DropColumn(format_path(names))])  # raises if something refers to the column
+    altered(record.doc, path, [DropColumn(format_path(names))])  # raises if the layout refers to the column
     write = rewritten(kind, record, change)
     (noted,) = [one for one in json.loads(write.doc or "{}")[MARKER] if one["operation"] == str(begin.operation)]
     name = drop_name(record.chain[-1].id, "column", noted["node"]["id"])

@@ -30,7 +30,7 @@ class Drops:
         self._session = session
 
     def pending(self) -> Iterator[PendingDrop]:
-        """Yield the pending drops in steps, ordered by id, also those of other processes, alive or dead."""
+        """Yield the pending drops in steps, ordered by id, including those of other processes, alive or dead."""
         session = self._session
         for drop in pending_drops(session.backend):
             if session.access is None or session.backend.by_id([target_id(drop.name)])[0] is not None:
@@ -40,12 +40,11 @@ class Drops:
         """Take over abandoned drops, destroy their data, and finish them; return how many were finished.
 
         ``handler`` gets each pending drop and destroys its data again, from the beginning. None: the handler that
-        ``ms.on_drop`` registered for the kind; drops of kinds without a handler are left alone. Those whose ttl has not
-        passed are left to their processes. Drops that had started are finished when the ttl of the process before has
-        passed once more. Drops that the user may not make are left. If the handler fails, that drop stays pending, and
-        the others go on; the first such error is raised at the end. Raises InvalidArgument; BackendUnavailable at once
-        if the database does not answer: call again later. LeaseLost at once if the holder has lost the ``lease``, which
-        each step requires.
+        ``ms.on_drop`` registered for the kind; drops of kinds without a handler stay pending. So do drops whose ttl has
+        not passed, and drops that the user may not make. A drop that had started is finished only after the previous
+        holder's ttl has passed once more. If the handler fails for a drop, the other drops continue; the first such
+        error is raised at the end. Raises InvalidArgument. Raises BackendUnavailable at once if the database does not
+        answer: call again later. Raises LeaseLost at once if the ``lease``, which each step requires, is lost.
         """
         if handler is not None:
             checked(handler)
@@ -61,9 +60,9 @@ class Drops:
                     _log.warning("the drop of %s was not resumed: %s", one.path, error)
                     errors.append(error)
                     if isinstance(error, BackendUnavailable | DeadlineExceeded):
-                        # raises if the database is away: each of the other drops would wait for it
+                        # raises if the database is away: each further drop would wait for it too
                         self._session.backend.ping()
-        finally:  # after an interrupt as well, because the handler has destroyed the data of these drops
+        finally:  # after an interrupt too, because the handler has destroyed the data of these drops
             finished = sum([self._finished(one, lease) for one in ready])
         if errors:
             raise errors[0]
@@ -81,7 +80,7 @@ class Drops:
             pending.take_over(lease=lease)
             if pending.phase != STARTED:
                 pending.started(lease=lease)
-        # another process holds or finished the drop, or the user may not see it
+        # another process holds or has finished the drop, or the user may not see it
         except (DropPending, EntityNotFound, PermissionDenied):
             return False
         chosen(pending)
@@ -90,6 +89,6 @@ class Drops:
     def _finished(self, pending: PendingDrop, lease: Fencing | None) -> bool:
         try:
             return pending.finish(lease=lease)
-        # another process took it over meanwhile, or the user may not finish it
+        # another process has taken it over, or the user may not finish it
         except (DropPending, EntityNotFound, PermissionDenied):
             return False

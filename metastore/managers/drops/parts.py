@@ -1,4 +1,4 @@
-"""The targets of drops in steps (a whole entity, a column, a partition), and how each is brought back or removed."""
+"""The targets of drops in steps (an entity, a column, a partition): how a drop restores its target, or removes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from metastore.port.writes import Delete, Event, Place, Put, Update, Write
 
 
 class Part(Protocol):
-    """How the drop of one sort of target ends. ``record`` is the target, or the entity that the target is part of."""
+    """How the drop of a target ends. ``record`` is the target, or the entity that the target is part of."""
 
     def brought_back(self, backend: Reads, drop: Drop, record: Record) -> Sequence[Write]:
         """Return the writes that bring the target back."""
@@ -36,7 +36,7 @@ class Part(Protocol):
         """Return the writes that remove the target for good."""
 
     def is_there(self, backend: Reads, drop: Drop, record: Record) -> bool:
-        """Whether the target is part of the entity; True also for a target that is being dropped again."""
+        """Whether the target is part of the entity; also True while another drop hides it again."""
 
 
 class _Whole:
@@ -122,7 +122,7 @@ def part_of(drop: Drop) -> Part:
 
 def marked_by(row: OwnedRecord | PastRow) -> UUID | None:
     """Return the operation that is dropping a partition in steps; None: the partition is not being dropped."""
-    # most rows have no such marker, and the text shows that at once; SQLite returns bytes that are not UTF-8 as bytes
+    # a text search is fast, and most rows have no marker; SQLite returns text that is not UTF-8 as bytes
     if not isinstance(row.doc, str) or f'"{MARKER}"' not in row.doc:
         return None
     return naming(partial(_noted, row.doc), row.kind, row.id, row.version)
@@ -141,7 +141,7 @@ def check_partition(row: OwnedRecord, path: str) -> None:
 
 
 def rewritten(kind: Kind, record: Record, change: EntityChange) -> Update:
-    """Return the write of a table's document after ``change``, which always changes it."""
+    """Return the write of a table's document after ``change``, which must change it."""
     names = tuple([n.name for n in record.chain])
     text = altered(record.doc, names, [change], kind.check_doc) or record.doc
     event = Event(kind.name, "alter", format_path(names), format_path(names), dump_changes((change,), names))

@@ -1,4 +1,4 @@
-"""A drop in steps, as an object of the process that works on it."""
+"""A drop in steps, as the object that one process works with."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def _announced(written: Sequence[Step]) -> OwnedRecord:
 
 
 class PendingDrop:
-    """A drop in steps: of an entity, or of one column or partition. One thread at a time uses it.
+    """A drop in steps of an entity, a column or a partition. One thread at a time uses it.
 
-    ``begin_drop`` returns it *held*: no other process takes it over before the ttl has passed after the last step, and
-    this process holds it until one does. The drops of ``store.drops.pending()`` are not held; a step takes over first.
+    ``begin_drop`` returns it *held*: no other process can take it over until its ttl has passed since the last step.
+    Then any process may. The drops of ``store.drops.pending()`` are not held; their first step takes them over.
     """
 
     def __init__(self, session: Session, drop: Drop, *, held: bool) -> None:
         self._session, self._drop, self._held = session, drop, held
         self._lost = False
-        """A step was refused, because another process has taken it over, or it has ended."""
+        """Another process has taken the drop over, or the drop has ended: a step was refused."""
         self._finish_from = 0.0
-        """When the process that held the drop before has surely stopped, by the clock's ``monotonic``."""
+        """The time of ``monotonic`` at which the previous holder has surely stopped."""
 
     # --- its description
 
@@ -85,7 +85,7 @@ class PendingDrop:
 
     @property
     def entity_id(self) -> int:
-        """The id of the entity. Find the data by this id: by now the path may lead to another entity."""
+        """The id of the entity. Find the data by this id: the path may lead to another entity by now."""
         return target_id(self._drop.name)
 
     @property
@@ -120,7 +120,7 @@ class PendingDrop:
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the drop, as far as it knows: no step has found the drop lost."""
+        """Whether this process holds the drop, as far as it knows: no step has been refused."""
         return self._held and not self._lost
 
     @property
@@ -134,7 +134,7 @@ class PendingDrop:
         return self._drop.modified_by
 
     def entity(self) -> Entity:
-        """Return the entity as it is now, though it is not live: with its columns, its location, its properties.
+        """Return the entity as it is now, although it is not live, with its columns, location and properties.
 
         Raises EntityNotFound if the drop has ended and gc has deleted the entity, or if its commit was lost.
         """
@@ -142,7 +142,7 @@ class PendingDrop:
         (known,) = backend.by_id([self.entity_id])
         if known is None:
             raise EntityNotFound(self.path, f"{self.path} was purged: its drop has ended; there is nothing left to do")
-        # an entity that was created later has the id now, unless only the clocks of two servers say so
+        # another, later entity has the id; the second test excludes a mere difference between two servers' clocks
         if known.record.created_at > drop.record.created_at and read_same(backend, drop) is None:
             raise EntityNotFound(self.path, f"{self.path} is not there any more: its drop was lost; destroy nothing")
         return kind_named(self.kind).entity(known.record, backend.origin)
@@ -161,7 +161,7 @@ class PendingDrop:
     def started(self, *, lease: Fencing | None = None, reason: str | None = None) -> None:
         """Note that destruction begins; call it before you destroy anything.
 
-        A repeated call keeps the drop for another ttl.
+        Call it again to keep the drop for another ttl.
 
         Raises DropPending if another process has taken it over, EntityNotFound if it was finished or rolled back.
         """
@@ -170,10 +170,10 @@ class PendingDrop:
         self._step("start", lambda view: steps.start(view, self._drop), self._seen, call)
 
     def finish(self, *, lease: Fencing | None = None, reason: str | None = None) -> bool:
-        """Remove the target for good: neither restore nor revert brings it back. False: it was finished already.
+        """Remove the target for good: neither restore nor revert brings it back. False: the drop had been finished.
 
-        After a take-over of a drop that had started, it waits until the ttl of the process before has passed again.
-        Raises DropPending if another process has taken it over, EntityNotFound if it was rolled back.
+        If this process took the drop over after destruction had started, wait until the previous holder's ttl has
+        passed again. Raises DropPending if another process has taken it over, EntityNotFound if it was rolled back.
         """
         call = Call(lease=lease, reason=reason)
         self._take(call)
@@ -200,7 +200,7 @@ class PendingDrop:
         self._step("roll back", lambda view: steps.roll_back(view, self._drop), lambda _: True, call)
 
     def take_over(self, *, lease: Fencing | None = None) -> None:
-        """Take the drop over from a process that let its ttl pass. Nothing happens if this process holds the drop.
+        """Take the drop over from a process whose ttl has passed. Do nothing if this process holds the drop already.
 
         Raises DropPending before the ttl has passed, EntityNotFound if the drop has ended.
         """
@@ -216,7 +216,7 @@ class PendingDrop:
             self._step("take over", take, self._seen, call)
         self._held, self._lost = True, False
         if self._drop.phase == STARTED:
-            # the old owner may still destroy data: the name must stay taken until it has surely stopped
+            # the previous holder may still destroy data, so the name stays taken until it has surely stopped
             self._finish_from = self._session.clock.monotonic() + before.ttl
 
     def _step(self, verb: str, attempt: Attempt[T], replay: Callable[[Any], T], call: Call) -> T:
@@ -239,7 +239,7 @@ class PendingDrop:
         return result
 
     def _seen(self, written: list[Step]) -> OwnedRecord:
-        """Return the row that a step without an answer wrote, if no other process has taken the drop over since."""
+        """Return the row that a step wrote whose answer was lost, if no other process has taken the drop over since."""
         drop = Drop(self._drop.record._replace(doc=written[0].doc or "", modified_at=written[0].time))
         return steps.still_mine(self._session.backend, drop).record
 

@@ -1,7 +1,7 @@
-"""The row of a drop in steps: which drops are pending, and the compare-and-swap of one.
+"""The row of a drop in steps: list the pending drops, and compare and swap one drop's row.
 
-All steps compare and swap this row: each expects the version that it read, with its own operation and token in it. The
-operation is compared as well, because the next drop of the same target starts its tokens again.
+Each step compares and swaps this row, and expects the version, operation and token that it read. It compares the
+operation too, because the next drop of the same target begins with token 1 again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read_drop(backend: Reads, name: str) -> Drop | None:
 
 
 def read_same(backend: Reads, known: Drop) -> Drop | None:
-    """Return the row of a drop as it is now; None: it has ended, even if the target is being dropped again."""
+    """Return the present row of a drop; None: it has ended, even if another drop of the same target is pending."""
     drop = read_drop(backend, known.name)
     return drop if drop is not None and drop.operation == known.operation else None
 
@@ -61,7 +61,7 @@ def above_pending(backend: Reads) -> set[int]:
 
 
 def pending_in(backend: Reads, parent_id: int) -> str | None:
-    """Return the path of the first child that is being dropped in steps; None: there is none. Listings leave it out."""
+    """Return the path of the first child that is being dropped in steps, hidden in listings; None: no such child."""
     ids = [target_id(drop.name) for drop in pending_drops(backend) if drop.part is None]
     chains = [known.record.chain for known in (backend.by_id(ids) if ids else []) if known is not None]
     found = next((chain for chain in chains if len(chain) > 1 and chain[-2].id == parent_id), None)
@@ -71,8 +71,8 @@ def pending_in(backend: Reads, parent_id: int) -> str | None:
 def pending_within(backend: Reads, kind: Kind, entity_id: int) -> bool:
     """Whether something below an entity, or a part of it, is being dropped in steps.
 
-    A table has no entities below it, and the rows of its parts come right after its own, so that one row is enough to
-    read. Otherwise the end of each of a thousand drops would read a thousand rows.
+    For a table one row is enough: it has no entities below it, and the rows of its parts come right after its own. So
+    ending a thousand drops does not read a thousand rows each time.
     """
     if kind.container:
         return entity_id in above_pending(backend)
@@ -94,7 +94,7 @@ def check_no_pending(backend: Reads, target: Target) -> None:
 
 
 def swapped(drop: Drop, **fields: Any) -> Proposal[OwnedRecord]:
-    """Propose the next version of the row, with these fields."""
+    """Propose the next version of the row, with ``fields`` replaced."""
     doc = dump({**json.loads(drop.record.doc), **fields}, (drop.name,))
     path = format_path((drop.name,))
     write = Put(ROOT_ID, DROP.name, drop.name, drop.version, doc, Event(DROP.name, "alter", path, path), drop.id)

@@ -1,7 +1,7 @@
 """Steps of a drop after its announcement: start, take over, roll back, finish.
 
-All steps compare and swap the row of the drop (``row.py``). So of a start and a roll-back, or of two finishes, exactly
-one commits. The commit that ends the drop decides about its target.
+Each step compares and swaps the row of the drop (``row.py``). So if a start and a roll-back compete, or two finishes,
+exactly one commits. The commit that ends the drop also restores or removes its target.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def still_mine(backend: Reads, known: Drop) -> Drop:
 
 
 def start(view: View, known: Drop) -> Proposal[OwnedRecord]:
-    """Propose to note that destruction begins; again, to keep the drop for another ttl."""
+    """Propose to note that destruction begins. A repeated start keeps the drop for another ttl."""
     drop = still_mine(view.backend, known)
     return swapped(drop, phase=drop.phase if drop.phase == DESTROYED else STARTED)
 
 
 def take_over(view: View, known: Drop, now: int, *, to_roll_back: bool = False) -> Proposal[OwnedRecord]:
-    """Propose the next token, once the ttl has passed. Raises DropPending before that.
+    """Propose the next token. Raises DropPending before the ttl has passed.
 
-    Also raises it, ``to_roll_back``, for a drop that has started: the process that destroys the data keeps its token.
+    Also raises it with ``to_roll_back`` if destruction has started: the process that destroys the data keeps its token.
     """
     drop = read_same(view.backend, known)
     if drop is None:
@@ -64,7 +64,7 @@ def take_over(view: View, known: Drop, now: int, *, to_roll_back: bool = False) 
         _check_not_started(drop)
     touched = drop.record.modified_at
     left = (touched - now) / 1e6 + drop.ttl
-    if left > 0 and touched <= now + MOST_AHEAD:  # otherwise the clock was set back since then
+    if left > 0 and touched <= now + MOST_AHEAD:  # else the clock was set back, and the ttl has passed
         who = drop.modified_by or "another process"
         raise DropPending(
             UUID(drop.operation),
@@ -75,7 +75,7 @@ def take_over(view: View, known: Drop, now: int, *, to_roll_back: bool = False) 
 
 
 def is_back(backend: Reads, drop: Drop) -> bool:
-    """Whether a drop that has ended was rolled back, not finished; its target may be dropped again since."""
+    """Whether a drop that has ended was rolled back, not finished. Another drop of its target may be pending."""
     known = _target(backend, drop)
     return known is not None and not known.doomed and part_of(drop).is_there(backend, drop, known.record)
 
@@ -100,7 +100,7 @@ def _check_not_started(drop: Drop) -> None:
 def finish(view: View, known: Drop) -> Proposal[bool] | bool:
     """Propose to remove the target for good; False: the drop has ended.
 
-    A part of a table that is not live is only noted as destroyed: it is removed when the table is live again, or
+    If a table is not live, its part is only marked as destroyed. It is removed when the table is live again, or
     together with the table.
     """
     drop = _mine(view.backend, known)

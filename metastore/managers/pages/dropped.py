@@ -12,7 +12,7 @@ _SIZE = 200
 
 
 def dropped_at(manager: Any, names: tuple[str, ...]) -> list[Entity]:
-    """Return the entities of a manager's kind that were dropped at a path, the one that was dropped last at the end.
+    """Return the entities of a manager's kind that were dropped at a path, the last dropped one at the end.
 
     Raises EntityNotFound for a missing parent.
     """
@@ -21,7 +21,7 @@ def dropped_at(manager: Any, names: tuple[str, ...]) -> list[Entity]:
         page = manager.dropped_page(names[:-1] or None, size=_SIZE, token=token, prefix=names[-1])
         same = [one for one in page.items if _is_named(one, names[-1])]
         found, token = found + same, page.next_token
-        if token is None or len(same) < len(page.items):  # longer names come after it
+        if token is None or len(same) < len(page.items):  # all following names are longer
             return sorted(found, key=lambda one: (one.modified_at, one.id))
 
 

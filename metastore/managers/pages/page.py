@@ -1,8 +1,8 @@
 """A page and its token: where the next page begins.
 
-A token holds ids and the last key, and no path, so it stays valid through restarts and renames. It is signed with the
-epoch of the database's feed, so that a damaged token, or one of another database, is refused. The signature is not a
-secret: a token gives its holder no further rights.
+A token holds ids and the last key, but no path, so it stays valid through restarts and renames. A signature with the
+epoch of the database's feed exposes a damaged token, or one of another database. The signature is not secret: a token
+gives its holder no further rights.
 """
 
 from __future__ import annotations
@@ -90,6 +90,6 @@ def just_before(prefix: str) -> str:
     last = ord(prefix[-1]) - 1
     if last <= 0:
         return prefix[:-1]
-    if 0xD800 <= last <= 0xDFFF:  # surrogates are not code points of a text
+    if 0xD800 <= last <= 0xDFFF:  # a text has no surrogates
         last = 0xD7FF
     return prefix[:-1] + chr(last) + _LAST

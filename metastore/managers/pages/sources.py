@@ -1,8 +1,8 @@
-"""One page of a listing at a time: each true at one instant, each as cheap as the first, at any depth.
+"""One page of a listing at a time: true at one instant, and as cheap at any depth as the first page.
 
-A listing is ordered by key, and a page begins after the last key of the page before, so that no row is counted or
-skipped. A token holds the id of the parent, which may have another path by now. A path that leads to another parent is
-refused.
+A listing is ordered by key, and a page begins after the last key of the page before, so that no page counts or skips
+rows. A token holds the id of the parent, which may have another path by now. If the caller's path leads to another
+parent, the call is refused.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class NumberedSource(Generic[R, T]):
 
 
 def clean_prefix(prefix: object) -> str | None:
-    """Return a prefix as names are stored, or None."""
+    """Return a prefix in the form in which names are stored, or None."""
     if prefix is None:
         return None
     text = clean_text(prefix, "a prefix")
@@ -91,8 +91,8 @@ def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: s
     given = None if token is None else read_token(source.listed, epoch, token)
     view = View(session.backend, trusting=True)
     while True:
-        # a token names the parent by its id; without one, the parent is the entity to which the path leads when the
-        # page is read
+        # a token names the parent by its id; without a token, the parent is the entity at the path when the page is
+        # read
         nodes, found = parent_of(view, source.parent, None if given is None else given[0])
         above = nodes[-1] if nodes else ROOT
         prefix = source.listed.prefix
@@ -124,7 +124,7 @@ def _rows(
         if begins is None:
             return page.rows
         rows = [row for row in page.rows if source.key(row)[0].startswith(begins)]
-        # keys between just_before(prefix) and the prefix are rare: they contain the last code point of all
+        # this loop rarely repeats: few keys lie between just_before(prefix) and the prefix
         if rows or len(page.rows) <= size or source.key(page.rows[-1])[0] > begins:
             return rows
         at = source.key(page.rows[-1])
@@ -133,7 +133,7 @@ def _rows(
 def parent_of(view: View, find: Callable[[View], Nodes], parent_id: int | None) -> tuple[Nodes, bool]:
     """Return the nodes of the parent that ``find`` finds, and True.
 
-    If the path leads nowhere by now: the nodes of the entity with this id, and False.
+    If the path leads nowhere by now, return the nodes of the entity with this id, and False.
     """
     try:
         nodes = find(view)

@@ -1,1 +1,1 @@
-"""Relations: tags, policies, owners, members, grants, and those that callers declare."""
+"""Relations: tags, policies, owners, members, grants, and relations that callers declare."""

@@ -1,4 +1,4 @@
-"""Many relations to one entity, in chunks: one commit each. Existing relations stay as they are."""
+"""Write many relations to one entity in chunks, one commit each. Existing relations stay as they are."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def attach_many(
     chunks = _chunks(rows, wanted, at_least=0 if call.lease is None else 1)
     if session.in_transaction:
         return sum(_write(session, relation, chunk, judge, call) for chunk in chunks)
-    # the next chunk is prepared while others are written; the first error ends the call
+    # prepare the next chunk while others are written; the first error ends the call
     with ThreadPoolExecutor(_WRITERS, "metastore-attach-many") as writers:
         written, running = 0, deque[Future[int]]()
         for chunk in chunks:
@@ -83,7 +83,7 @@ def _write(session: ManagerSession, relation: Relation, chunk: list[WantedRelati
         docs: dict[tuple[int, str], str] = {}
         made = [_one(relation, *pair, other, path, judge, docs) for pair in zip(chunk, targets, strict=True)]
         writes = tuple({(w.from_id, w.column_id, w.value): w for w in made}.values())
-        if raising(writes):  # relations that exist already take no right away
+        if raising(writes):  # existing relations take no right away
             rows = view.backend.relations(relation.name, [(w.from_id, w.slot) for w in writes])
             there = {row.key for row in rows}
             writes = tuple([write for write in writes if write.key not in there])
@@ -115,7 +115,7 @@ def _one(
     judge: Judge,
     docs: dict[tuple[int, str], str],
 ) -> Relate:
-    """Return the write of one relation; ``docs``: the documents that were made already, by column and value."""
+    """Return the write of one relation; ``docs`` caches the documents made so far, by column and value."""
     node, far = target.chain[-1], other.chain[-1]
     if target.chain[0].id != other.chain[0].id:
         raise InvalidArgument(f"{target.path} and {path} are in two metalakes")

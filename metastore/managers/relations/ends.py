@@ -1,6 +1,6 @@
-"""Find the two ends of a relation: loaded entities, or paths, whose kind may be one of several.
+"""Find the two ends of a relation: each is a loaded entity, or a path whose kind may be one of several.
 
-All paths are followed in one round trip, and all loaded entities are read in another, unless the view trusts them.
+One round trip follows all paths, and another one reads all loaded entities, unless the view trusts them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from metastore.port.records import Lookup, Record, Resolved
 
 @dataclass(frozen=True)
 class EndOf:
-    """The end that a caller names: an entity, or a path and the kinds that it may have; ``()``: all."""
+    """The end that a caller names: an entity, or a path and the kinds that are allowed there; ``()``: all kinds."""
 
     target: Target
     kinds: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class WantedRelation:
     column: tuple[str, ...] | None = None
 
     def arguments(self) -> list[Any]:
-        """Return it as JSON values."""
+        """Return the relation as JSON values."""
         return [_shown(self.target), _shown(self.other), self.value, self.column]
 
 
@@ -49,7 +49,7 @@ def _shown(end: EndOf) -> Any:
 
 
 def end_of(target: Target, kinds: tuple[str, ...], kind: str | None = None) -> EndOf:
-    """Return a checked end; ``kind``: the kind that the caller gives. Raises InvalidArgument."""
+    """Return a checked end; ``kind``: the kind that the caller named. Raises InvalidArgument."""
     if kind is not None:
         kind_given(kind)
         if kinds and kind not in kinds:

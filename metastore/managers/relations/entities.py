@@ -1,4 +1,4 @@
-"""Entities at the ends of relations, loaded: owners, members, roles, groups."""
+"""Load the entities at the ends of relations: owners, members, roles, groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MANY = 200
 
 
 def leads_to(session: ManagerSession, relation: Relation, end: EndOf, kind: str | None = None) -> list[Entity]:
-    """Return the entities to which an entity is related, by name; ``kind``: only these."""
+    """Return the entities to which an entity is related, by name; ``kind``: only entities of this kind."""
     members = related_end(session.backend, relation, end)
     ids = [far.chain[-1].id for _, far in members.rows if in_one_metalake(members.end, far)]
     entities = [entity for entity in _loaded(session, ids) if kind in (None, entity.kind)]
@@ -26,7 +26,7 @@ def leads_to(session: ManagerSession, relation: Relation, end: EndOf, kind: str 
 def leading_to(
     session: ManagerSession, relation: Relation, end: EndOf, kinds: tuple[str, ...] = ()
 ) -> Iterator[Entity]:
-    """Yield the entities that are related to an entity, by id; ``kinds``: only these."""
+    """Yield the entities that are related to an entity, by id; ``kinds``: only entities of these kinds."""
     ids: list[int] = []
     for row, target, _, _ in live_relating(session.backend, relation, end):
         if not kinds or target.chain[-1].kind in kinds:

@@ -1,8 +1,8 @@
 """The manager of one kind of relation: attach, detach, and list in both directions.
 
-A relation is one row, written under shared guards on both ends and on all their ancestors. Neither end's version grows,
-and writers below either end do not wait. A relation ends without a write when one of its ends, or an ancestor of an
-end, is dropped. Reads return the relations that are live at one instant.
+A relation is one row. Its write takes shared guards on both ends and on all their ancestors, so neither end's version
+grows, and writers below either end do not wait. A dropped end, or a dropped ancestor of an end, ends the relation
+without a write. A read returns the relations that are live at one instant.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class RelationManager:
     ) -> Attached:
         """Relate ``target``, or its ``column``, to ``other``; return the relation.
 
-        ``target`` is an entity, or a path; ``kind`` chooses if entities of several kinds have the path. A repeated call
+        ``target`` is an entity or a path; ``kind`` decides if entities of several kinds have the path. A repeated call
         with the same value changes nothing; without a value it raises EntityAlreadyExists. Raises EntityNotFound for a
-        missing end or column, InvalidArgument for ends in two metalakes or a value that does not fit, NotInUse.
+        missing end or column, NotInUse, and InvalidArgument for ends in two metalakes or a value that does not fit.
         """
         return self.relate(self._wanted(target, other, clean_value_of(value), column, kind), options)
 
@@ -112,7 +112,7 @@ class RelationManager:
         return Proposal(both(target.chain, other.chain), (write,), finish)
 
     def _found(self, view: View, wanted: WantedRelation) -> tuple[Record, Record]:
-        # a column, and the rules of a tag or a policy, are checked by a read in the call, never by a guess
+        # the rules of a tag or policy, and a column, need a read in this call: a guess is not enough
         fresh = wanted.column is not None or self._judge is not no_judge
         target, other = find_ends(View(view.backend, False) if fresh else view, wanted.target, wanted.other)
         if target.chain[0].id != other.chain[0].id:
@@ -165,10 +165,10 @@ class RelationManager:
         kind: str | None = None,
         **options: Unpack[CallOptions],
     ) -> bool:
-        """End the relation from ``target``, or its ``column``, to ``other``; False: there was none.
+        """End the relation from ``target``, or its ``column``, to ``other``; False: no such relation existed.
 
-        ``value``: end only the relation with this value (None: without a value). Left out: end them all, whatever their
-        value.
+        ``value``: end only the relation with this value (None: without a value). If left out, end the relations with
+        any value.
         """
         wanted = self._wanted(target, other, None, column, kind)
         value = _value(value)
@@ -229,10 +229,10 @@ class RelationManager:
 
     @shows_options(BulkOptions)
     def attach_many(self, other: Target, rows: Iterable[Mapping[str, Any]], **options: Unpack[BulkOptions]) -> int:
-        """Relate many targets to ``other``; return how many relations are new.
+        """Relate many targets to ``other``; return the number of new relations.
 
-        ``rows`` have ``target``, and may have ``kind``, ``column`` and ``value``. They are committed in chunks;
-        existing relations are left, so that the call can be repeated after an error. Raises what ``attach`` raises.
+        Each of the ``rows`` has ``target``, and may have ``kind``, ``column`` and ``value``. One commit writes a chunk
+        of rows. Existing relations stay, so repeat the call after an error. Raises the errors of ``attach``.
         """
         known_keywords(options, BULK_OPTIONS)
         far = end_of(other, self._relation.to_kinds)
@@ -261,9 +261,9 @@ class RelationManager:
         return perform(self._session, request, call_of(options))
 
     def _replayed(self, step: Step, wanted: WantedRelation) -> Attached:
-        """Return the relation that an earlier call under the same operation id made, as it was then.
+        """Return the relation that an earlier call with the same operation id made, as it was then.
 
-        The kind of an end that was purged since then is unknown, unless only one kind is possible.
+        The kind of an end that was purged since is unknown, unless only one kind is possible.
         """
         known = self._session.of_store().backend.by_id([step.owner_id or 0, step.other_id or 0])
         from_kind, to_kind = ("" if one is None else one.record.chain[-1].kind for one in known)
@@ -291,8 +291,8 @@ class RelationManager:
     ) -> list[Attached]:
         """Return the relations of ``target``, or of its ``column``, nearest first; one round trip at any depth.
 
-        ``inherited``: also the relations of the entities above it, except to an entity that is attached nearer. See
-        ``on_columns`` for all columns at once. Raises EntityNotFound.
+        ``inherited``: add the relations of the entities above ``target``; of several relations to one entity, only the
+        nearest counts. For all columns at once, see ``on_columns``. Raises EntityNotFound.
         """
         boolean(inherited, "inherited")
         names = None if column is None else parse_path(column)
@@ -307,9 +307,9 @@ class RelationManager:
         return related_to_columns(self._session.backend, self._relation, end_of(target, (), kind))
 
     def targets(self, other: Target, *, value: str | _Unset | None = UNSET) -> Iterator[Attached]:
-        """Yield the relations to ``other``, by value and then by id; ``value``: only those with it (None: without one).
+        """Yield the relations to ``other``, by value and then by id; ``value``: only with this value (None: with none).
 
-        It streams: a listing of any length takes one page at a time. Raises EntityNotFound.
+        The listing reads one page at a time, whatever its length. Raises EntityNotFound.
         """
         end = end_of(other, self._relation.to_kinds)
         value = _value(value)

@@ -1,6 +1,6 @@
-"""Read relations in both directions: from an object, with inheritance, and to an entity.
+"""Read relations in both directions: from an object, with inheritance, and towards an entity.
 
-One read is true at one instant: a relation with both its ends and all their ancestors.
+One read is true at one instant, for the relation, both its ends and all their ancestors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ At = TypeVar("At", tuple[str, int, int], tuple[int, int, str])
 def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool = False, doc: bool = False) -> Related:
     """Return a live entity and the relations that go from it. Raises EntityNotFound.
 
-    One round trip, unless a path could be of several kinds.
+    This takes one round trip, unless a path may have several kinds.
     """
     target = end.target
     if isinstance(target, Entity):
@@ -69,18 +69,18 @@ def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool =
 def related_to(
     backend: Reads, relation: Relation, end: EndOf, column: tuple[str, ...] | None, *, inherited: bool
 ) -> list[Attached]:
-    """Return the relations of an object, or of a column, nearest first; only the nearest ones to each other end."""
+    """Return the relations of an object or column, nearest first; of several relations to one end, only the nearest."""
     relations = related_end(backend, relation, end, above=inherited, doc=column is not None)
     chain = relations.end.chain
     wanted = (
         NO_COLUMN if column is None else column_id(Record(chain, 0, relations.doc or "{}", None, 0, None, 0), column)
     )
-    levels = {node.id: len(chain) - at for at, node in enumerate(chain)}  # 1: the object itself
+    levels = {node.id: len(chain) - at for at, node in enumerate(chain)}  # the object itself has level 1
 
     def level(row: RelationRecord) -> int | None:
-        """Return the distance of a relation; 0: it is on the wanted column.
+        """Return the distance of a relation from the object or column; 0: the relation is on the wanted column.
 
-        None: it does not concern the object or column.
+        None: the relation does not count for the object or column.
         """
         own = levels[row.from_id] == 1
         if row.column_id != NO_COLUMN:
@@ -130,7 +130,7 @@ def relating_to(backend: Reads, relation: Relation, end: EndOf, value: str | Non
 
     Raises EntityNotFound, also if the entity is dropped meanwhile.
     """
-    paths = lru_cache(maxsize=1)(column_paths)  # columns of one object follow each other
+    paths = lru_cache(maxsize=1)(column_paths)  # relations of one object's columns come one after the other
     for row, target, doc, other in live_relating(backend, relation, end, value):
         names = None if row.column_id == NO_COLUMN else paths(doc, target.chain[-1]).get(row.column_id)
         if row.column_id == NO_COLUMN or names is not None:
@@ -142,7 +142,7 @@ def live_relating(
 ) -> Iterator[tuple[RelationRecord, End, str | None, End]]:
     """Yield each live relation that leads to an entity, with the end that it comes from, its document, and the entity.
 
-    A relation of a column may have lost its column.
+    The column that a relation belongs to may be gone.
     """
     return _pages(
         backend,

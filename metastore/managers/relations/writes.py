@@ -24,7 +24,7 @@ Judge = Callable[[Record, Record, str, int], None]
 
 
 def no_judge(target: Record, other: Record, value: str, column: int) -> None:
-    """Refuse nothing."""
+    """Accept every relation."""
 
 
 def clean_value_of(value: object) -> str | None:
@@ -67,9 +67,9 @@ def _found(text: str, names: tuple[str, ...]) -> tuple[dict[str, Any], int | Non
 
 
 def column_paths(doc: str | None, here: Node | None, *, dropping: bool = False) -> dict[int, tuple[str, ...]]:
-    """Return the path of every column, of fields of structs too, by the column's id.
+    """Return the path of every column, including fields of structs, by the column's id.
 
-    ``dropping``: of columns that are being dropped in steps, too. Raises UnreadableRow, which names the entity
+    ``dropping``: include the columns that are being dropped in steps. Raises UnreadableRow, which names the entity
     ``here``, if its document is damaged.
     """
     return naming(partial(_column_paths, doc, dropping), here and here.kind, here and here.id, None)

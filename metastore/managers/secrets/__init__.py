@@ -1,1 +1,1 @@
-"""Properties that are secrets: encrypted before a call becomes a change, revealed, rotated, taken out of history."""
+"""Secret properties: encrypt them before a call becomes a change, reveal them, rotate keys, redact history."""

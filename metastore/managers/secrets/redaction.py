@@ -1,8 +1,8 @@
-"""Take plain values of secret properties out of history: the only change of rows that are already written.
+"""Take plain values of secret properties out of history. Nothing else changes rows of history.
 
-``secret:redacted`` replaces a value in the documents, changes and results of all steps of an entity. Before that, the
-entity's present document must no longer have the value as plain text. A step's other fields stay, so that history and
-feed stay whole.
+``secret:redacted`` replaces the value in the documents, changes and results of all steps of an entity. Before that, the
+entity's present document must no longer contain the plain value. The other fields of a step stay, so history and feed
+stay complete.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PROPERTY: Final = re.compile(r"property '([^']*)' was expected")
 
 
 class _Step(NamedTuple):
-    """A row of history: its columns, by their names in the table."""
+    """A row of history, with the columns' names in the table."""
 
     operation_id: UUID
     ordinal: int
@@ -46,13 +46,13 @@ class _Step(NamedTuple):
 
 
 def candidates(session: Session, table: str) -> Iterator[tuple[Known, OwnedRecord | None]]:
-    """Yield the present entities, or owned rows with their owners, that may have secret properties."""
+    """Yield the present entities that may have secret properties, and owned rows that may, with their owners."""
     columns = ("id", "doc") if table == "entity" else ("id", "doc", "owner_id", "kind", "name")
     with session.backend.snapshot() as snapshot:
         records = [
             (row_id, *owned)
             for row_id, doc, *owned in snapshot.rows(table, columns, ("id",))
-            # a text that is not UTF-8 raises where it is read
+            # keep a text that is not UTF-8: reading it later raises the error
             if not isinstance(doc, str) or '"properties":{}' not in doc
         ]
     rows = iter(records)
@@ -100,7 +100,7 @@ def redact(session: Session, left: set[int]) -> int:
 
 
 class _Places:
-    """The declarations of the catalogs, and the catalog above each entity of history, now or before."""
+    """The settings of the catalogs, and for each entity of history the catalog above it, now or earlier."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -114,7 +114,7 @@ class _Places:
                 self._by_path[known.record.path] = declared
 
     def of(self, row: _Step) -> Declared | None:
-        """Return the declaration for the entity of a row of history; the path finds it if the entity is gone."""
+        """Return the secret declaration for a row of history; if the entity is gone, use the row's path."""
         entity_id = row.owner_id or row.entity_id
         if not self._declared:
             return None
@@ -131,7 +131,7 @@ class _Places:
 
 
 def _path_of_error(result: str | None) -> str | None:
-    """Return the path of a failed operation; only its error has the path."""
+    """Return the path of a failed operation; its row has the path only in the error."""
     if result is None or '"attributes"' not in result:
         return None
     path = json.loads(result)["attributes"].get("path")
@@ -146,7 +146,7 @@ def catalogs(session: Session) -> list[Known]:
 
 
 def _redacted(text: str | None, declared: Declared) -> str | None:
-    """Return JSON text without plain values of secret properties."""
+    """Return the JSON text without plain values of secret properties."""
     if text is None:
         return None
     value = json.loads(text)
@@ -163,7 +163,7 @@ class _Redactor:
         self.found = False
 
     def walk(self, value: Any) -> Any:
-        """Return a JSON value without the plain values in ``properties``, in SetProperty, and in JSON within JSON."""
+        """Return the JSON value without the plain values in ``properties``, in SetProperty, and in JSON within JSON."""
         if isinstance(value, list):
             return [self.walk(below) for below in value]
         if isinstance(value, str) and value.startswith('{"') and '"properties":' in value:
@@ -190,7 +190,7 @@ class _Redactor:
         return REDACTED
 
     def _conflict(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Return the error of a failed expectation without the values that it names."""
+        """Return the error of a failed expectation, without the values in it."""
         named = _PROPERTY.search(value["message"])
         if named is None or not self._covers(named[1]):
             return value

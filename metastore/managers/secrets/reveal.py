@@ -16,7 +16,7 @@ from metastore.port.records import Lookup, Record
 
 
 def reveal(session: ManagerSession, entity: Entity, key: str, expected: str | None = None) -> str:
-    """Return the secret that the property ``key`` of an entity, as it was read, refers to, or has encrypted.
+    """Return the secret to which the property ``key`` of an entity as it was read refers, or which it has encrypted.
 
     Raises EntityNotFound, InvalidArgument; VersionConflict if the reference is not ``expected``; for an encrypted
     secret SecretKeyMissing, SecretKeyWrong, SecretDamaged.
@@ -33,7 +33,7 @@ def reveal(session: ManagerSession, entity: Entity, key: str, expected: str | No
 
 
 def secret_of(entity: Entity, key: str) -> tuple[Secret, str]:
-    """Return the reference in a property, and the property in words."""
+    """Return the reference in a property, and a description of the property."""
     key = clean_text(key, "a property's key")
     what = f"the property {shown(key)} of {entity.path}"
     value = entity.properties.get(key)

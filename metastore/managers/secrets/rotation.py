@@ -1,11 +1,11 @@
-"""Rotate keys, and redact history, for ``store.secrets``.
+"""Implement ``store.secrets``: rotate keys, and redact history.
 
-A rotation wraps each data key with the first key of the environment, one compare-and-swap each. Whatever stops it, each
+A rotation wraps each data key with the environment's first key, by one compare-and-swap each. If it stops midway, each
 data key is wrapped by the old key or by the new one, and the next run continues.
 
-With ``reencrypt``, each catalog that declares secrets gets a new data key, by an alter that counts its scope version
-up: no write that used the old key lands afterwards. Then ordinary alters encrypt the properties below it again. An old
-data key is destroyed once no existing entity, no restorable entity, and no pending intent needs it.
+With ``reencrypt``, each catalog that declares secrets gets a new data key, by an alter that bumps its scope version:
+later no write that used the old key can land. Then ordinary alters encrypt the properties below it again. An old data
+key is destroyed once no entity, live or restorable, and no pending intent needs it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Scrubbed:
 
 
 class SecretStore:
-    """The keys of encrypted properties, and history without plain values."""
+    """The keys of encrypted properties, and the redaction of history."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -81,11 +81,11 @@ class SecretStore:
         return self._session.seals.sealer
 
     def rotate(self, *, reencrypt: bool = False) -> Rotated:
-        """Wrap all data keys with the first key of METASTORE_SECRET_KEY; its other keys are needed until then.
+        """Wrap all data keys with the first key of METASTORE_SECRET_KEY. Until this returns, keep the other keys there.
 
-        ``reencrypt`` also makes new data keys, encrypts all secret properties with them, plain ones too, and destroys
-        the old ones: no history and no backup shows those values any more. Run it again after an error. Raises
-        SecretKeyMissing, SecretKeyWrong, SecretDamaged.
+        ``reencrypt`` also makes new data keys, encrypts all secret properties with them, including plain ones, and
+        destroys the old data keys. Then no history and no backup can show the old values. Run it again after an error.
+        Raises SecretKeyMissing, SecretKeyWrong, SecretDamaged.
         """
         self._check("rotate keys")
         rewrapped = self._rewrap()
@@ -105,9 +105,9 @@ class SecretStore:
     def scrub(self) -> Scrubbed:
         """Encrypt plain values under declared patterns, and take them out of history.
 
-        History keeps each step, with ``secret:redacted`` in the place of the value. On SQLite, the file is written
-        again and its log is emptied, so that their free space has no value either. Free pages and write-ahead logs of
-        PostgreSQL, and all backups, keep the values: docs/operations.md says what to do. Raises SecretKeyMissing.
+        History keeps each step, with ``secret:redacted`` in place of the value. On SQLite, the file is rewritten and
+        its log emptied, so free space does not have the value either. On PostgreSQL, free pages and write-ahead logs
+        keep it, and so do all backups: docs/operations.md says what to do. Raises SecretKeyMissing.
         """
         self._check("redact history")
         count, left = self._encrypt_all()
@@ -134,19 +134,19 @@ class SecretStore:
         return done
 
     def _declare_new_keys(self, old: set[int]) -> None:
-        """Give each catalog a data key that is neither old nor destroyed: a catalog's number may have gone back."""
+        """Give each catalog a new data key, neither old nor destroyed: a restored catalog may name an old number."""
         keys, number = self._session.backend.secret_keys, 0
         destroyed = {row.number for row in self._rows() if row.wrapped is None}
         for record in self._catalogs():
             if settings_of(record)[1].key not in old | destroyed:
-                continue  # an earlier run, which was stopped, has changed it
+                continue  # an earlier run, which was stopped, has changed this catalog
             if not number:
                 number, key = max(row.number for row in self._rows()) + 1, current()
                 keys.add(number, wrap(of_text(new_key()), number, key), key.name)
             self._alter(record, [SetProperty(KEY, str(number))])
 
     def _alter(self, record: Record, changes: Sequence[SetProperty]) -> bool:
-        """Make an ordinary alter with values that are sealed already; False if the entity is gone or disabled."""
+        """Alter an entity with values that are encrypted already; False: the entity is gone or disabled."""
         kind = kind_named(record.chain[-1].kind)
         entity = kind.entity(record, self._session.backend.origin)
         attempt = alter(kind, entity, tuple(changes), None, None, self._session.principal)
@@ -162,7 +162,7 @@ class SecretStore:
         return [record for record in live if PATTERNS in properties_of(record)]
 
     def _encrypt_all(self) -> tuple[int, set[int]]:
-        """Encrypt declared properties with the present keys; return how many rows, and the ids that stayed plain."""
+        """Encrypt declared properties with the present keys; return the row count, and the ids that stayed plain."""
         declared = {record.chain[-1].id: self._sealer.usable(settings_of(record)[1]) for record in self._catalogs()}
         done, left = 0, set[int]()
         for table in ("entity", "owned") if declared else ():
@@ -194,7 +194,7 @@ class SecretStore:
         return changes
 
     def _encrypt(self, known: Known | None, row: OwnedRecord | None, declared: Declared) -> bool | None:
-        """Encrypt the properties of an entity or row; None: there is nothing to encrypt; False: a plain value stays."""
+        """Encrypt the properties of an entity or row. None: nothing to encrypt; False: a plain value remains."""
         while known is not None:
             properties = properties_of(known.record if row is None else row)
             names = (*[node.name for node in known.record.chain], *([] if row is None else [row.name]))
@@ -206,7 +206,7 @@ class SecretStore:
                 return stays
             try:
                 done = self._alter(known.record, changes) if row is None else self._put(known, row, changes)
-            except VersionConflict:  # another process has changed the entity meanwhile
+            except VersionConflict:  # another process has changed the entity
                 (known,) = self._session.backend.by_id([known.record.chain[-1].id])
                 if row is not None:
                     (row,) = self._session.backend.owned_by_name([row.owner_id], row.kind, [row.name])
@@ -219,7 +219,7 @@ class SecretStore:
     def _put(self, known: Known, row: OwnedRecord, changes: Sequence[SetProperty]) -> bool:
         """Replace the document of an owned row; False if its owner is disabled.
 
-        Raises VersionConflict if it was changed meanwhile.
+        Raises VersionConflict if another process changed it meanwhile.
         """
         names = (*[node.name for node in known.record.chain], row.name)
         doc = document(row)
@@ -245,7 +245,7 @@ class SecretStore:
             return False
 
     def _needed(self) -> set[int]:
-        """Return the numbers of the data keys that are still needed; history does not count."""
+        """Return the numbers of the data keys that entities or intents still need; history does not count."""
         numbers = {settings_of(record)[1].key for record in self._catalogs()}
         with self._session.backend.snapshot() as snapshot:
             for table in ("entity", "owned"):

@@ -31,7 +31,7 @@ def sets_properties(changes: Iterable[EntityChange]) -> bool:
 
 
 def seal_of_catalog(session: ManagerSession, properties: object) -> Seal:
-    """Return the seal of a new or replaced catalog, from the catalog's own properties."""
+    """Return the seal of a catalog that the call makes or replaces, from its new properties."""
     if session.seals is None or not isinstance(properties, Mapping):
         return NO_SEAL
     sealer, settings, compares = session.seals.sealer, declared_in(properties), session.access is None
@@ -41,7 +41,7 @@ def seal_of_catalog(session: ManagerSession, properties: object) -> Seal:
 
 
 def fresh_seal(session: ManagerSession, kind: Kind, parent: Target | None) -> Seal:
-    """Return the seal of new entities of ``kind`` below ``parent``, from a read in this call."""
+    """Return the seal of new entities of ``kind`` below ``parent``, from a read made in this call."""
     above = (
         parent_kind(kind, len(parse_path(parent))) if parent is not None and not isinstance(parent, Entity) else kind
     )
@@ -51,7 +51,7 @@ def fresh_seal(session: ManagerSession, kind: Kind, parent: Target | None) -> Se
 
 
 def seal_in_hand(session: ManagerSession, catalog: Entity) -> Seal:
-    """Return the seal of a call that guards a catalog in its loaded state."""
+    """Return the seal of a call that guards a loaded catalog at its loaded scope version."""
     return NO_SEAL if session.seals is None else seal_of(session.seals.sealer, catalog.record)
 
 
@@ -61,14 +61,14 @@ def settles(changes: Iterable[EntityChange]) -> bool:
 
 
 def declared(session: ManagerSession) -> None:
-    """Note that a call made a catalog, or changed the settings of one."""
+    """Note that the session's transaction made a catalog, or changed the settings of one."""
     session.declares = session.in_transaction
 
 
 def as_seen(session: ManagerSession, seal: Seal, call: Callable[[Seal], T]) -> T:
-    """Make a call with its seal. If the user does not see the catalog, the error does not say what is missing.
+    """Make a call with its seal; if the user does not see the catalog, the error must not say what is missing.
 
-    Then the call is made as below a catalog that does not exist, which guards nothing: see :meth:`Seal.guarding`.
+    In that case, make the call as if the catalog did not exist, with nothing to guard: see :meth:`Seal.guarding`.
     """
     if session.access is not None:
         seal = replace(seal, compares=False)
@@ -84,13 +84,13 @@ def as_seen(session: ManagerSession, seal: Seal, call: Callable[[Seal], T]) -> T
 def sealed_call(
     session: ManagerSession, kind: Kind, where: Target, options: CallOptions, call: Callable[[Seal], T]
 ) -> T:
-    """Make a call with its seal, and again if the settings have changed meanwhile: all with one deadline."""
+    """Make a call with its seal; if the settings have changed meanwhile, make it again within the same deadline."""
     seals, fresh = session.seals, session.declares
     if seals is None:
         return call(NO_SEAL)
     began = session.clock.monotonic()
     known = seals.unsealed(kind, where) if session.access is None and not fresh and not session.in_transaction else None
-    if known is not None:  # most calls end here: the call keeps its own deadline
+    if known is not None:  # most calls take this way, and keep their own deadline
         try:
             return call(known)
         except Stale:
@@ -102,7 +102,7 @@ def sealed_call(
                 seal = seals.seal(session.backend, kind, where, in_transaction=session.in_transaction, fresh=fresh)
                 return as_seen(session, seal, call)
         except Stale:
-            if fresh and session.in_transaction:  # a transaction reads the same again: it must run again
+            if fresh and session.in_transaction:  # a transaction would read the same: run all of it again
                 path = where.path if isinstance(where, Entity) else format_path(parse_path(where))
                 changed = f"the catalog above {path} was changed while the transaction ran; run it again"
                 raise VersionConflict(path, None, None, changed) from None

@@ -15,10 +15,10 @@ from metastore.backends.sql.comments import without_comments
 from metastore.port.batches import Altered, AlterTogether
 
 _MOST_RETURNED: Final = 64 << 10
-"""How many characters of documents the answer has at most.
+"""How many characters of documents the answer may have.
 
-A client that stops while it reads a long answer keeps its row locks; this much fits into the buffers of its socket, so
-that the server ends the transaction.
+A client that stops while it reads a long answer would keep its row locks. This much fits into the buffers of its
+socket, so the server can end the transaction.
 """
 
 ALTER_TOGETHER = without_comments(f"""WITH
@@ -111,7 +111,7 @@ FROM (SELECT *, free AND NOT fits AND NOT pending AND NOT queued AS behind FROM 
 _GONE: Final = """,
 gone AS (
   DELETE FROM ticket t USING go WHERE t.entity_id = go.id AND t.number = %(leaves)s::bigint)"""
-"""The turn of a chain ends with its commit."""
+"""The commit of a chain ends its turn."""
 _ALTER: Final = {
     (skip, turn): ALTER_TOGETHER.format(
         skip=" SKIP LOCKED" if skip else "",
@@ -121,8 +121,8 @@ _ALTER: Final = {
     for skip in (False, True)
     for turn in (False, True)
 }
-"""The key says whether the statement skips locked rows, and whether it has a ticket: statements without a ticket pay
-nothing for it."""
+"""The key says whether the statement skips locked rows, and whether it has a ticket, because the part for tickets
+takes time."""
 
 
 def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> Statement:
@@ -153,7 +153,7 @@ def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> St
         "s_carried": plain([step.carried is not None for _, step in steps]),
     }
     ticket = rows[0].ticket
-    if ticket is not None:  # the one member of its batch
+    if ticket is not None:  # it is the only member of its batch
         values |= {"ticket": ticket, "leaves": ticket if rows[0].leaves else None}
     return Statement(_ALTER[patience == 0, ticket is not None], values, writes=True)
 

@@ -13,7 +13,7 @@ from metastore.port.batches import Below
 from metastore.port.conditions import LIVE
 from metastore.port.records import Node, Record
 
-# the same condition as the unique index: an entity that is being dropped keeps its name, so its name is not free
+# the same condition as in the unique index: an entity that is being dropped keeps its name
 _NAMED = "g.parent_id = w.parent_id AND g.family = w.family AND g.key = w.key AND (g.state = 0 OR g.state = 3)"
 _CHILD = each("guard", "g", _NAMED)
 FIND_BELOW = without_comments(f"""SELECT
@@ -28,12 +28,12 @@ FROM unnest(%(parents)s::bigint[], %(families)s::text[], %(keys)s::text[])
 LEFT JOIN {_CHILD} ON true
 LEFT JOIN {each("entity", "e", "e.id = g.id")} ON true
 ORDER BY w.n""")
-"""One row for each child that is looked for, in the order given."""
+"""One row for each child, in the given order."""
 
 
 def parameters(wanted: Sequence[Below]) -> dict[str, Any]:
     """Return the parameters of FIND_BELOW."""
-    chains = {id(one.parents): one.parents for one in wanted}.values()  # most requests are below the same few parents
+    chains = {id(one.parents): one.parents for one in wanted}.values()  # most requests have the same few parents
     seen = {pair for chain in chains for pair in _scopes(chain)}
     return {
         "guard_ids": plain([i for i, _ in seen]),
@@ -45,7 +45,7 @@ def parameters(wanted: Sequence[Below]) -> dict[str, Any]:
 
 
 def found(wanted: Sequence[Below], rows: Sequence[Row]) -> list[Record | bool]:
-    """Return the answers in FIND_BELOW's rows: the child; False: no child; True: another read must tell.
+    """Return the answers in FIND_BELOW's rows: the child; False: no child; True: another read must decide.
 
     Another read is needed if the parents have changed, or if an entity of that name is being dropped.
     """

@@ -54,7 +54,7 @@ WHERE f.id NOT IN (SELECT id FROM placed) AND EXISTS (SELECT FROM guard t
 
 
 def create_statement(inserts: Sequence[Single], patience: int) -> Statement:
-    """Return the statement that makes these entities."""
+    """Return the statement that creates these entities."""
     values, numbers = guard_sets([one.guards for one in inserts], patience)
     rows = [one.write for one in inserts if isinstance(one.write, Insert)]
     values |= {

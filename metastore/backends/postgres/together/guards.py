@@ -1,4 +1,4 @@
-"""The guards of a batch: locked once for all members, and checked for each."""
+"""The guards of a batch: locked once for all members, and checked for each member."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metastore.backends.sql.comments import without_comments
 from metastore.port.conditions import Guard
 
 NAMES_WAIT: Final = 50
-"""How long a batch that skips locked rows waits for a name that another one takes or gives up (milliseconds)."""
+"""How long a batch that skips locked rows waits for a name that another commit takes or gives up (milliseconds)."""
 
 GUARDED = without_comments(f"""
 -- The guards of all members, shared, by id. A mark announces an exclusive operation, for which guards step aside.
@@ -29,7 +29,7 @@ broken AS MATERIALIZED (
 
 
 def guard_sets(sets: Sequence[tuple[Guard, ...]], patience: int | None) -> tuple[dict[str, Any], list[int]]:
-    """Return the parameters of GUARDED, and for each member the number of its set."""
+    """Return the parameters of GUARDED, and for each member the number of its set of guards."""
     numbers: dict[tuple[Guard, ...], int] = {}
     members = [numbers.setdefault(guards, len(numbers)) for guards in sets]
     flat = [(number, guard) for guards, number in numbers.items() for guard in guards]
@@ -49,5 +49,5 @@ def patience_of(patience: int) -> str:
 
 
 def flag(condition: str) -> str:
-    """Return a condition as a value that the planner cannot analyse: it expects that half of the rows have it."""
+    """Return a condition as a value that the planner cannot analyse, so that it assumes half of the rows."""
     return f"CASE WHEN {condition} THEN true ELSE false END"

@@ -1,9 +1,9 @@
 """The message of a batch: its statements, in order, and the meaning of their rows.
 
-A message with several kinds of writes has a statement for each: creates, then alters, then exclusive updates, also of
-entities that the message alters. All rows that exist are locked first, by id, and names are taken in their order. So
-two messages do not wait for each other, unless each renames an entity to a name that the other one gives up. Then the
-patience ends, and the batch is tried once more.
+A message with several kinds of writes has a statement for each: creates, then alters, then exclusive updates, which may
+be of entities that the message also alters. All existing rows are locked first, by id, and names are taken in order. So
+two messages do not deadlock, unless each renames an entity to a name that the other gives up. Then the patience ends,
+and the batch is tried again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ own AS MATERIALIZED (SELECT g.id FROM guard g
 rows AS MATERIALIZED (SELECT e.id FROM entity e
   WHERE e.id = ANY(%(ids)s::bigint[]) AND (SELECT count(*) FROM own) >= 0 ORDER BY e.id FOR NO KEY UPDATE{{skip}})
 SELECT count(*) FROM rows""")
-"""Locks the rows that the later statements lock, in one order over all of them."""
+"""Locks the rows that the later statements lock, in one common order."""
 LOCKS: Final = {skip: _LOCKS.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
 
 
@@ -64,7 +64,7 @@ def written(batch: Batch, rows: Sequence[Sequence[Row]]) -> Written:
 
 
 def results(count: int, rows: Sequence[Row]) -> list[Result | Taken | None]:
-    """Return the results in the rows of a batch of creates or of exclusive updates: one for each applied member."""
+    """Return the results in the rows of a batch of creates or exclusive updates: a row for each applied member."""
     found: list[Result | Taken | None] = [None] * count
     for n, entity_id, version, time in rows:
         found[n - 1] = TAKEN if entity_id is None else Result(entity_id, version, time)
