@@ -31,7 +31,8 @@ _LOG = logging.getLogger("metastore.serve")
 class Collector:
     """Runs gc until it is closed: ``with Collector(store, retention): …``. Close it before its store.
 
-    ``every``: the time from the end of a gc to the next one (seconds). ``ttl``: how long after a server's last renewal
+    ``every``: the time from the end of one gc to the start of the next (seconds). ``ttl``: how long after a server's
+    last renewal
     another one may take over; the others try twice in this time.
     """
 
@@ -71,7 +72,7 @@ class Collector:
         """Hold the lease, and run gc from time to time, until the lease is lost. Raises the errors of gc."""
         with self._store.leases.acquire(LEASE, ttl=self._ttl) as lease:
             self._lease = lease
-            if self._closing.is_set():  # __exit__ may have run before the lease was there
+            if self._closing.is_set():  # __exit__ may have run before this thread had the lease
                 return
             while True:
                 done = self._store.gc(retention=self._retention, lease=lease)

@@ -1,4 +1,4 @@
-"""Check before the first request what is unsafe: how clients reach the server, its files, its database, its role.
+"""Check for unsafe settings before the first request: the address, the files, the database and its role.
 
 It changes nothing: it migrates nothing, makes no file, and listens nowhere.
 """
@@ -89,7 +89,7 @@ def _address(host: str, token: bool, proxy: bool, tls: bool, authorization: bool
         found = f"{host} without --token-file, --oidc-issuer or --proxy-header: serve refuses to start"
     elif not tls:
         found = (
-            f"{host} without TLS: others read tokens on the way; give --tls-cert and --tls-key, or end TLS before it"
+            f"{host} without TLS: others can read tokens; give --tls-cert and --tls-key, or end TLS before the server"
         )
     elif not token:
         found = f"{host} with --proxy-header alone: who reaches it names any user; give a --token-file for the proxy"
@@ -112,7 +112,7 @@ def _file(file: Path, read: Callable[[], object]) -> Finding:
         return Finding(
             "file", False, f"{file} has mode {mode:04o}: others may {' and '.join(others)} it; run: chmod 600"
         )
-    readers = f": its group {group} reads it, so let nobody but the server be in it" if mode & 0o040 else ""
+    readers = f": its group {group} can read it, so only the server may be a member" if mode & 0o040 else ""
     return Finding("file", True, f"{file} has mode {mode:04o}{readers}")
 
 
@@ -173,7 +173,7 @@ def _format(formats: tuple[int, int] | None) -> Finding:
     if compatible == RESTORING:
         return Finding("format", False, "an import into the database is not finished; run it again")
     if compatible > SCHEMA_FORMAT:
-        return Finding("format", False, f"{written}: this program, which has {SCHEMA_FORMAT}, is too old for it")
+        return Finding("format", False, f"{written}: this program has {SCHEMA_FORMAT}, which is too old for it")
     if written < SCHEMA_FORMAT:
         return Finding("format", False, f"{written} is older than {SCHEMA_FORMAT}; run: metastore migrate")
     return Finding("format", True, _CURRENT if written == SCHEMA_FORMAT else f"{written}, newer than {SCHEMA_FORMAT}")

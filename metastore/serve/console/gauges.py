@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Gauges"]
 
 _KEPT: Final = 120
-"""How many moments are kept, one a second: two minutes."""
+"""How many moments are kept: one a second, for two minutes."""
 _DATABASE: Final = 10.0
 """How old the figures of the database may be (seconds): counting them costs more than a look at the feed."""
 _MOST: Final = 50

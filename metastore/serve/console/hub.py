@@ -53,8 +53,8 @@ _MOST: Final = 2000
 _MOST_EACH: Final = 200
 """How many of them one user has at most, so that some are left for others."""
 _AWAY: Final = (errors.BackendUnavailable, errors.StoreClosed)
-"""The errors for which all streams wait. Any other error of a read for one user, such as a membership that cannot be
-written, delays no other user: this user's streams are told that they missed something."""
+"""After these errors, all streams wait. After any other error of a read for one user, such as a membership that cannot
+be written, only this user's streams learn that they missed something."""
 
 
 class Item(NamedTuple):
@@ -103,7 +103,7 @@ class Listener:
     """The position up to which the browser has everything."""
     skipped: int = 0
     more: bool = False
-    """Whether it missed more than ``skipped``: these were not counted."""
+    """Whether the stream missed more changes than ``skipped`` counts."""
     gauges: bytes | None = None
     notices: list[str] = field(default_factory=list)
     is_over: bool = False
@@ -141,7 +141,7 @@ class Listener:
 
 
 class Hub:
-    """The streams of one server. All but ``_look`` runs on the event loop."""
+    """The streams of one server. Its methods run on the event loop, except ``_look`` and what that calls."""
 
     def __init__(self, store: Store, view: Callable[[Principal], Store], workers: Workers) -> None:
         self._store, self._view, self._workers = store, view, workers
@@ -202,8 +202,8 @@ class Hub:
     async def _welcome(self) -> None:
         """Give new streams the changes between their position and the hub's: later looks give them the rest.
 
-        A look and this never run at the same time, so no change is lost between them. After a restart all pages come
-        back at once, most of them with the same position: one read serves all of those.
+        This never runs at the same time as a look, so no change is lost between the two. After a restart all pages
+        reconnect at once, most of them with the same position: one read serves all of these.
         """
         position = self._position
         if position is None:  # no look has finished yet
@@ -248,7 +248,7 @@ class Hub:
                 self.remove(listener)
 
     async def _once(self) -> None:
-        """Look once. A stream that comes meanwhile is added afterwards, with all changes up to the new position."""
+        """Look once. A stream that arrives meanwhile is added afterwards, with all changes up to the new position."""
         listeners = list(self._listeners)
         users = {one.principal for one in listeners}
         watchers = {one.principal for one in listeners if one.wanted.gauges}
@@ -373,7 +373,7 @@ def _item(change: Change) -> Item:
 
 
 def event_of(name: str, data: str, position: str = "") -> bytes:
-    """Return an event in the form of a stream. Its data are one line: in HTML a blank can replace the end of a line."""
+    """Return a server-sent event. Its data must be one line, so a blank replaces each line break of the HTML."""
     key = f"id: {position}\n" if position else ""
     line = data.strip().replace("\r", " ").replace("\n", " ")
     return f"event: {name}\n{key}data: {line}\n\n".encode()
@@ -395,5 +395,8 @@ def _items_between(
 
 
 def _check(view: Callable[[Principal], Store], principal: Principal, after: str) -> None:
-    """Raise InvalidArgument if ``after`` is not a position here. A stream may be ahead of this server."""
+    """Raise InvalidArgument if ``after`` is not a position of this database.
+
+    It may be newer than the hub's position.
+    """
     view(principal).changes_page(after=after, size=1)

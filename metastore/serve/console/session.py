@@ -43,7 +43,7 @@ class Sessions:
 
     @property
     def has_form(self) -> bool:
-        """Whether a browser signs in here. With a proxy's header, the proxy signs users in."""
+        """Whether the console has a form to sign in. With a proxy's header, the proxy signs users in."""
         return self.principals.authenticates and self.principals.header is None
 
     def cookie(self, token: str) -> str:
@@ -56,7 +56,7 @@ class Sessions:
             raise TooLong(
                 f"the token has {len(token)} characters; a cookie holds {_LONGEST}: let the issuer write less"
             )
-        return f"3.{end}.{token}"  # as it is: a JWT has no character that a cookie may not have
+        return f"3.{end}.{token}"  # unescaped: a cookie may have all characters of a JWT
 
     async def ready(self, headers: Mapping[str, str], cookie: str | None) -> None:
         """Wait until ``principal`` can answer, if an issuer must be asked. Raises NotAuthenticated."""

@@ -42,7 +42,7 @@ Handler = Callable[["Store", Call], Answer]
 
 
 def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
-    """Return the endpoint. ``reveals``: beginnings of the references whose secrets clients may have."""
+    """Return the endpoint. ``reveals``: prefixes of the references whose secrets clients may get."""
 
     def answer(store: Store, call: Call) -> Answer:
         target = target_of(call.names["metalake"], call.names["type"], call.names["object"])
@@ -60,7 +60,7 @@ def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
 
 
 def _holders(store: Store, target: Target) -> list[Any]:
-    """Return the object and its ancestors, up to its catalog: the first one with a property counts."""
+    """Return the object and its ancestors up to the catalog. The first one that has a property decides."""
     kinds = {2: "catalog", 3: "schema", 4: target.kind}
     depths = range(len(target.names), 1, -1)
     return [store.manager(kinds[depth]).load(target.names[:depth]) for depth in depths]
@@ -92,9 +92,9 @@ def _credential(store: Store, name: str, holders: Sequence[Any], reveals: Sequen
 def _require_right(store: Store, holder: Any, key: str) -> None:
     """Raise PermissionDenied unless the user may see the secrets of an object that does not offer them as credentials.
 
-    Otherwise a user who creates something below that object could ask for its secrets there.
+    Otherwise a user who creates something below that object could get its secrets there.
     """
-    with suppress(InvalidArgument):  # raised after the check of the right: it is not a readable secret
+    with suppress(InvalidArgument):  # the right is checked first, so this is not about rights
         store.reveal(holder, key)
 
 

@@ -37,7 +37,7 @@ Handler = Callable[["Store", Call], Answer]
 def gravitino_protocol(actors: Actors, reveals: Sequence[str], body_timeout: float) -> Protocol:
     """Return the protocol of the store that ``actors`` has for each client.
 
-    ``reveals``: beginnings of the references whose secrets credentials may show. ``body_timeout``: how long a body may
+    ``reveals``: prefixes of the references whose secrets credentials may show. ``body_timeout``: how long a body may
     take to arrive (seconds).
     """
     routes = [route("GET", "/version", _version), route("GET", "/authn/me", _me)]

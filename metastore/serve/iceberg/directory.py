@@ -19,11 +19,11 @@ __all__ = ["Directory", "directory"]
 
 _LOCATION: Final = re.compile(r"abfss?://([a-z0-9](?:-?[a-z0-9]){2,62})@([^/@]+)/(.+)", re.DOTALL)
 _CHANGED: Final = re.compile(r"\\|\.(?=/|$)")
-"""What Azure changes in a path: a backslash, and dots at the end of a part."""
+"""The parts of a path that Azure changes: a backslash, and dots at the end of a part."""
 _LONGEST: Final = 1024
 """How many characters the name of a file may have."""
 _PERMISSIONS: Final = ((READS, "r"), (WRITES, "acwd"), (READS, "l"))
-"""Read; add, create, write and delete; list: Azure accepts permissions in this order only."""
+"""Azure accepts the permissions in this order only: read; add, create, write and delete; list."""
 
 
 @dataclass(frozen=True)

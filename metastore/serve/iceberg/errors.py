@@ -46,7 +46,7 @@ _LOG = logging.getLogger("metastore.serve")
 
 
 class NotSupported(Exception):
-    """A part of the specification that this server does not have; clients do it themselves."""
+    """A part of the specification that this server does not have, and that clients can do themselves."""
 
 
 class Overlap(ValueError):
@@ -91,7 +91,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (OSError, 503, "ServiceUnavailableException"),
     (MetastoreError, 503, "ServiceUnavailableException"),
 )
-"""The first class that fits decides."""
+"""The first class that matches an error decides its answer."""
 
 
 _PASSING: Final = (401, 403, 408, 429)
