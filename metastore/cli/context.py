@@ -58,7 +58,10 @@ _SIBLINGS = 1000
 
 
 def left_out(skip: bool) -> Unreadable | None:
-    """Return the function for damaged rows: with ``skip``, it reports that a row is left out. None: readers raise."""
+    """Return the function that handles damaged rows: with ``skip``, it reports each one.
+
+    None: readers raise an error.
+    """
     return (lambda error: tell(f"left out: {error}")) if skip else None
 
 

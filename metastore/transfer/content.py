@@ -193,7 +193,7 @@ def _seen(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
 def _is_dropping(row: tuple[Any, ...]) -> bool:
     _, kind, _, _, _, doc, *_ = row
     if kind == PARTITION.name and isinstance(doc, str) and f'"{MARKER}"' in doc:
-        with suppress(ValueError, RecursionError):  # who makes the row's line finds out that it is damaged
+        with suppress(ValueError, RecursionError):  # the function that makes the row's line reports the damage
             return MARKER in json.loads(doc)
     return False
 

@@ -33,7 +33,10 @@ Nodes = tuple[Node, ...]
 
 
 class Follow(NamedTuple):
-    """The state of this store that a file of another system was written from; people may have worked on since."""
+    """The state of this store from which the file of another system was made.
+
+    People may have changed the store since.
+    """
 
     only: set[int]
     """The ids of the entities that may be written to. The import adds those that it creates."""

@@ -98,7 +98,7 @@ def _places(snapshot: TableSnapshot, ids: set[int], top: int) -> dict[int, _Plac
 
 
 def _way(places: Mapping[int, _Place], entity_id: int, top: int) -> list[int] | None:
-    """Return the ids from an entity up to below ``top``; None: they do not lead there, or in a circle."""
+    """Return the ids from an entity up to the level below ``top``; None: they do not lead there, or form a circle."""
     way: list[int] = []
     while entity_id != top:
         if entity_id not in places or entity_id in way:

@@ -16,7 +16,7 @@ __all__ = ["member_format", "open_member"]
 
 _MAC: Final = "__MACOSX/"
 _ENCRYPTED: Final = 0x1
-_ADVICE: Final = "unpack it, for only an archive of one CSV or JSON file is read as it is"
+_ADVICE: Final = "unpack it, because only an archive of one CSV or JSON file is read as it is"
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class _Rows:
 
     @property
     def enough(self) -> bool:
-        """Whether there is a row after the first, if the text has one."""
+        """Whether there is a row after the first one, or the text has no more rows."""
         return not self.cut or len(self.rows) > 1
 
 

@@ -114,7 +114,10 @@ def columns_of(rows: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
 
 
 class _Seen:
-    """The values that were seen at one place. Fields are added to, not merged: keys may be as many as rows."""
+    """The values that were seen at one place.
+
+    They are added field by field, because there may be as many keys as rows.
+    """
 
     __slots__ = ("element", "fields", "scalar")
 
