@@ -103,7 +103,8 @@ class AioBackend(_Door):
         self._rows = _Rows(backend.leases, threads)
         for name in PARTS:
             setattr(self, name, _Door(getattr(backend, name), threads))
-        if isinstance(backend, Announces):  # from Python 3.12 on, isinstance sees nothing that only __getattr__ finds
+        # since Python 3.12, isinstance does not find methods that only __getattr__ returns
+        if isinstance(backend, Announces):
             self.cache_members = backend.cache_members
 
     @property

@@ -69,7 +69,7 @@ class Job:
             self._tell()
 
     def _called(self) -> Any:
-        if self._late is not None and SYSTEM.monotonic() >= self._ends:  # its timer waits for a busy loop
+        if self._late is not None and SYSTEM.monotonic() >= self._ends:  # the loop is too busy to run the timer
             raise self._late
         stoppable(self._stop)
         return self._call()
@@ -165,7 +165,7 @@ class Threads:
         self._under_way = 0
         self._closed = False
         self._last: SimpleQueue[Job] = SimpleQueue()
-        """The calls that clean up after the store was closed. The next attribute counts the threads that make them."""
+        """The calls that clean up after the store was closed. The next attribute counts their threads."""
         self._cleaners = 0
 
     @property

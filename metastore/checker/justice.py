@@ -4,10 +4,10 @@ A lost attempt is justified in these cases:
 
 * The attempt expected a version of an entity, and another operation committed the next version.
 * It found its name taken, and its client got this error in the end. That is a read, and checked as a read.
-* It lost to anything else (an ancestor, a mark, a name, a deadlock) while an operation of another client ran, or after
-  an exclusive operation: a loaded entity may be older than the call. A freeze counts as exclusive, also one of the same
-  client, because the waiting operations have their turn after it. A mark lasts minutes at most: an attempt that still
-  meets one after ten is a finding, whatever a clock says.
+* It lost to anything else (an ancestor, a mark, a name, a deadlock) while an operation of another client ran.
+* It lost to such a thing after an exclusive operation, because a loaded entity may be older than the call. A freeze
+  counts as exclusive, even one of the same client, because the waiting operations have their turn after it. A mark
+  lasts minutes at most. An attempt that still meets one after ten is a finding, whatever a clock says.
 
 New operation ids may be refused after the database's clock was ahead. The first refusal repairs that: a minute later,
 new ids are accepted. If a new id is still refused after two minutes, it is a finding.
@@ -66,7 +66,7 @@ class Justice:
         if operation.action == "freeze":
             self._exclusive += 1
         if _is_exclusive(operation) and operation.end is None:
-            self._open = True  # its client died: its mark stays until another client clears it
+            self._open = True  # its client died, so its mark stays until another client clears it
 
     def ends(self, operation: ClientOperation, newer: Callable[[int, int], bool]) -> Iterator[Finding]:
         """Yield each conflict without a winner. ``newer(id, version)`` returns whether a later version exists."""
@@ -96,7 +96,7 @@ class Justice:
             yield Finding("conflict", message, (line(self._refused), line(operation)))
 
     def _is_long_ago(self, lost: Lost, operation: ClientOperation) -> bool:
-        """Whether a mark was in the way so long after the last exclusive operation that it should be gone."""
+        """Whether a mark was in the way so long after the last exclusive operation that it should have been cleared."""
         if lost.cause not in _MARKS or self._open or self._last is None:
             return False
         return operation.start - self._last > _STANDS

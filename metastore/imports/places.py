@@ -276,9 +276,9 @@ class Places:
         return _is_made_for(self._manager(found.kind), found, path, here)
 
     def _made_for_another(self, found: Entity, path: Names) -> Names | None:
-        """Return the path in the source for which imports made an entity, if that is another one beside ``path``.
+        """Return the path in the source for which imports made an entity, if it is not ``path`` but in its namespace.
 
-        Where a catalog folds names, what the source had as ``Orders`` must not get the data of ``orders``.
+        Where a catalog folds names, the source's table ``Orders`` must not get the data of its table ``orders``.
         """
         # a rename counts as a version
         first = found.names if found.version == 1 else _first_place(self._manager(found.kind), found)

@@ -32,8 +32,7 @@ class Collector:
     """Runs gc until it is closed: ``with Collector(store, retention): …``. Close it before its store.
 
     ``every``: the time from the end of one gc to the start of the next (seconds). ``ttl``: how long after a server's
-    last renewal
-    another one may take over; the others try twice in this time.
+    last renewal another one may take over; the others try twice in this time.
     """
 
     def __init__(self, store: Store, retention: timedelta, *, every: float = 3600.0, ttl: float = 30.0) -> None:

@@ -128,8 +128,7 @@ class _Sliced(Response):
     """A large answer that is sent in slices: the next one follows when the client has taken the one before.
 
     Answers that wait may share parts, such as the metadata of one table. If all parts together are too large, the
-    server
-    breaks off the answer whose client has taken nothing for longest, provided that this is a second or more.
+    server breaks off the answer whose client has taken nothing for longest, provided that this is a second or more.
     """
 
     _waiting: ClassVar[dict[_Sliced, tuple[float, asyncio.Task[Any]]]] = {}

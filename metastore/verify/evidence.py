@@ -1,9 +1,9 @@
 """Check that no commit relies on a right that was taken away before the commit.
 
 Invariant 14: in the order of the feed, the scope versions that a commit notes as its evidence are those of that time. A
-commit that takes a right away increases a scope version: it notes the new one, or it is an exclusive operation, whose
-row has it. Both commits lock the guard before they draw their position, so the feed has the order in which the database
-decided. It keeps in memory two numbers for each entity that is evidence, or whose scope version is known to have grown.
+commit that takes a right away increases a scope version. It notes the new one, or it is an exclusive operation, and its
+row has it. Both commits lock the guard before they draw their positions, so the feed has the order in which the
+database decided. The check keeps in memory two numbers for each entity that is evidence, or has a known increase.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Evidence:
             self._least[entity_id], self._position[entity_id] = scope_version, seq
 
     def commit(self, seq: int, evidence: Mapping[int, int], raised: Mapping[int, int]) -> Iterator[str]:
-        """Note the evidence of a commit, and the scope versions that it increased; yield the problems."""
+        """Note the evidence of a commit, and the scope versions that it increased. Yield the problems."""
         for entity_id, scope in evidence.items():
             least = self._least.get(entity_id, 1)
             if scope < least:

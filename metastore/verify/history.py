@@ -144,9 +144,9 @@ class ChainReader:
     def check(
         self, path: str, kind: str, version: int, doc: str, stands: Mapping[str, Any], place: Place, made: Made
     ) -> Iterator[Violation]:
-        """Read to the end, and compare the last step with the row: kind, version, document, state and place.
+        """Read to the end, and compare the last step with the row's kind, version, document, state and place.
 
-        The scope version may be ahead of the history, because a freeze, or a cleared mark, makes no version.
+        The scope version may be ahead of the history, because a freeze or a cleared mark makes no version.
         """
         yield from self.walk(path, there=True)
         last = self.last

@@ -133,7 +133,7 @@ def _moved(step: Step, before: Step | None, where: str) -> Iterator[str]:
 
 
 def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> Iterator[str]:
-    # an exclusive operation that leaves an entity live notes its name, and so does every write of an owned row
+    # these note a name: an exclusive operation that leaves an entity live, and every write of an owned row
     may = step.state == LIVE and (step.action != "alter" or step.owner_id is not None)
     if (step.family is None) != (step.key is None):
         yield f"{where} names a family without the form in which its name is compared, or this without a family"
@@ -142,7 +142,7 @@ def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> It
         if shown and step.state == LIVE and step.action in _TAKES:
             yield f"{where} ({step.action}) does not say which name it took"
         return
-    if complete and shown and not may:  # a restore fills in the name at the newest step of a row
+    if complete and shown and not may:  # a restore of an export adds the name to a row's newest step
         yield f"{where} ({step.action}) says that it took a name"
     family = KINDS[step.kind].family if step.kind in KINDS and step.owner_id is None else None
     family = step.kind if step.owner_id is not None else family
@@ -173,14 +173,14 @@ def now_problems(last: Step, taken: Step | None, now: Place) -> Iterator[str]:
 
 def made_problems(first: Step | None, last: Step, made: Made) -> Iterator[str]:
     """Yield how the steps differ from the row's columns about who created it and wrote it last, and when."""
-    # an import keeps the original creator and time of a row: a time before its first step
+    # an import keeps the original creator and time of a row, so the time may be before the first step
     if first is not None and first.version == 1 and made.created_at >= first.time:
         yield from _differs("created", (made.created_by, made.created_at), first)
     yield from _differs("modified", (made.modified_by, made.modified_at), last)
 
 
 def _differs(what: str, said: tuple[str | None, int], step: Step) -> Iterator[str]:
-    # if a change has no principal, only the row notes who helped it
+    # a change without a principal is noted with its helper's name in the row only
     if said[1] != step.time or step.principal not in (None, said[0]):
         yield f"it was {what} by {said[0]} at {said[1]}, and its history says: by {step.principal} at {step.time}"
 

@@ -4,13 +4,13 @@ It checks that documents can be read, and the invariants of docs/correctness.md 
 
 1. version chains; 2. no orphans, at no position of the feed; 3. unique and well-formed names;
 4. an operation by path commits while the path leads to its entity, as far as the feed shows it;
-6. an operation was applied, or its one row says why not; 7. an intent can be applied or expires, a mark expires;
+6. an operation was applied, or its one row has the reason; 7. an intent can be applied or expires, a mark expires;
 8. a replay of the feed gives the tables; 9. each commit under a lease has the token that the lease had then;
-13. both ends of a relation are live when it is written, and an exclusive one is alone;
- 14. no commit of a user rests on a right that was taken away before it, and what takes one away raises its evidence;
- 15. the steps that the past shows say where their rows were, and one that is kept took the name: as their events say
-     it, and at the end as the tables do;
-17. no value that a catalog declares secret is plain text, and its data key is there.
+13. both ends of a relation are live when it is written, and an exclusive relation is alone;
+14. no commit of a user relies on a right that was taken away before; taking one away increases a scope version;
+15. the steps that the past shows have the places of their rows, and a kept step took the name: they agree with their
+    events, and in the end with the tables;
+17. no value that a catalog declares secret is plain text, and its data key exists.
 
 The feed is replayed only if gc has removed nothing from it. The other invariants concern behaviour, which does not show
 in the content.
@@ -65,7 +65,7 @@ _EVENT = (
     "scope_version",
 )
 _LATE = 3_600_000_000
-"""How much older than a drop a pending intent must be to count as a violation (µs).
+"""A pending intent is a violation if it is this much older than a drop (µs).
 
 An intent that is announced while the drop waits for its locks is invisible to the drop's statement, but may have an
 earlier time. Its owner withdraws it."""

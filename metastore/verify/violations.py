@@ -38,7 +38,7 @@ _OF_A_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError
 
 
 def surviving(violations: Iterable[Violation], entity_id: object, path: object) -> Iterator[Violation]:
-    """Yield the violations of one row. A row that is too damaged to be checked is a violation, too."""
+    """Yield the violations of one row. A row that is too damaged to be checked is one violation, too."""
     try:
         yield from violations
     except (*_OF_A_ROW, MetastoreError) as error:

@@ -82,8 +82,8 @@ def check_drops(store: Store) -> None:
 def enabled_to_write(store: Store, lease: Lease, source: Contents, target: Contents) -> Iterator[None]:
     """Enable each disabled metalake and catalog below which something differs, so that it can be written.
 
-    At the end those are disabled again that are disabled there; after an error, all of them. An import that was killed,
-    or lost its lease, leaves them enabled until it is repeated.
+    At the end, it disables those again that are disabled in Gravitino; after an error, all of them. An import that was
+    killed, or lost its lease, leaves them enabled until it is repeated.
     """
     opened: list[Key] = []
     try:

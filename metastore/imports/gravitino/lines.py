@@ -94,8 +94,8 @@ def write_file(
     """Write all metalakes; return the contents that were written. It adds to ``seen``.
 
     ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database, and check each line, so
-    that the restore need not. ``progress``: called with the
-    share of a metalake that is done. Raises InvalidArgument for a line that fails its check.
+    that the restore need not. ``progress``: called with the share of a metalake that is done. Raises InvalidArgument
+    for a line that fails its check.
     """
     numbers, tally, written = _Numbers(), Tally(), Written()
     header = Header(None, ids, ids, None, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, None)

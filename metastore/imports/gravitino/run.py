@@ -71,12 +71,12 @@ def import_gravitino(
         report.written, report.left = done.written, done.left
         with open_store(url, principal=PRINCIPAL) as store, _turn(store) as lease:
             _finish(store, lease, opened, report, read, seen, tell)
-            place.unlink(missing_ok=True)  # another import, which was faster, may have had a file of this name
+            place.unlink(missing_ok=True)  # a faster import may have used and removed a file of this name
     return report
 
 
 def _turn(store: Store) -> Lease:
-    """Wait until no other import into the store runs: one could make again what people dropped since."""
+    """Wait until no other import into the store runs. Two at once could make again what people dropped in between."""
     return store.leases.acquire(PRINCIPAL, ttl=TTL, timeout=PATIENCE)
 
 

@@ -51,10 +51,8 @@ class AzureSas(ShortLived[Directory]):
         ``account``: the storage account, or its host, such as ``lake.dfs.core.chinacloudapi.cn``. ``properties``: the
         properties of the warehouse's file system. With ``adls.tenant-id``, ``adls.client-id`` and
         ``adls.client-secret`` they name the server's own identity; without them the server uses that of its
-        environment.
-        Clients get neither these three nor any secret. ``endpoint``: the address of the account, if it is not that of
-        its host.
-        ``duration``: how long a key lives (seconds).
+        environment. Clients get neither these three nor any secret. ``endpoint``: the address of the account, if it is
+        not that of its host. ``duration``: how long a key lives (seconds).
 
         Raises InvalidArgument.
         """

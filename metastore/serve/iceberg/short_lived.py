@@ -1,9 +1,8 @@
 """Short-lived keys for the files of one table: the part that S3, Azure and Google Cloud Storage share.
 
 Each cloud decides which files a key may open (``_scope``, pure), and how its token service makes the key (``_make``,
-one
-attempt). It may hide more properties from clients than the secrets (``_shown``). Each request checks the user's rights
-before it asks for a key, so a user who has lost them gets none, not even a kept one.
+one attempt). It may hide more properties from clients than the secrets (``_shown``). Each request checks the user's
+rights before it asks for a key, so a user who has lost them gets none, not even a kept one.
 """
 
 from __future__ import annotations

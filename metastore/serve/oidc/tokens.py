@@ -1,8 +1,7 @@
 """Decide whether a token is an access token of an issuer for an audience (RFC 7519, 8725, 9068). Pure.
 
 The issuer's keys decide how a token may be signed, never the token: each key may be used with the algorithms of its
-type,
-all asymmetric, or for the one that it names. Keys in a token (``jwk``, ``jku``, ``x5c``, ``x5u``) are not read.
+type, all asymmetric, or for the one that it names. Keys in a token (``jwk``, ``jku``, ``x5c``, ``x5u``) are not read.
 """
 
 from __future__ import annotations
