@@ -170,7 +170,7 @@ class Bridge:
         stage: Stage | None = None,
         timeout: float = 30.0,
     ) -> R:
-        """Call ``function`` with the section under the lock of a path, and return what it returned.
+        """Call ``function`` with the section under the lock of a path, and return its result.
 
         A bridged section for reading is run again until nothing changes while it runs: ``function`` may be called
         several times. Otherwise it works as :meth:`tree_lock`. Also raises DeadlineExceeded if a change was committed
@@ -194,7 +194,7 @@ class Bridge:
         return self._recorder.report()
 
     def _begin(self) -> None:
-        """Begin again in a forked child, without the parent's threads and what they hold."""
+        """Begin again in a forked child, without the parent's threads and their locks."""
         self._tree.clear()
         self._recorder = Recorder()
 

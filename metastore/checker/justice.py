@@ -118,7 +118,10 @@ class Justice:
 
 
 def _has_new_id(operation: ClientOperation) -> bool:
-    """Whether an operation's id was made for its call, by the client's clock. An id from a key has no time."""
+    """Whether an operation's id was made for its call, by the client's clock.
+
+    An id that is derived from a key contains no time.
+    """
     if operation.operation_id is None:
         return False
     made = UUID(operation.operation_id)

@@ -337,7 +337,7 @@ def _issuer(
     """Return the issuer of the options; None: they name no issuer. Raises InvalidArgument."""
     if groups_claim is not None and not (url and authorization):
         raise InvalidArgument(
-            "--oidc-groups-claim needs --oidc-issuer, and --authorization: without it nobody has rights"
+            "--oidc-groups-claim needs --oidc-issuer, and --authorization: without it no user has rights"
         )
     id, secret_file, scope, public_url = client
     if id is None and (secret_file or scope):

@@ -42,7 +42,7 @@ class Settings:
 
     @contextmanager
     def open_to_search(self) -> Iterator[Store]:
-        """Open the store for a command that may read all of it before it finds something: people end it with Ctrl-C.
+        """Open the store for a command that may read all entities before it finds one: people end it with Ctrl-C.
 
         Each step of an iterator is a call, which ends at the store's deadline.
         """

@@ -222,7 +222,7 @@ class _Job:
             if self.catalog is not None:
                 began, options = f"{self.began_at:%Y-%m-%dT%H:%M:%SZ}", self.listing.options
                 seen = Seen(began, self.listed, self.run_name, options)
-                gone, policy = self._told("looking for what is gone", self.gone), self._on_missing
+                gone, policy = self._told("looking for data sets that are gone", self.gone), self._on_missing
                 self.rows += settle_missing(self.store, self.catalog, gone, policy, seen, dry_run=self.dry_run)
             if any(isinstance(row, TableResult) and row.action == "failed" for row in self.rows):
                 # raises if the target was disabled meanwhile: then the whole crawl has failed

@@ -41,8 +41,8 @@ def open_root(store: Store, path: Names, principal: str, **fields: Any) -> Itera
     """Give the place of an import, made with ``fields`` if it is new, to one import at a time.
 
     An import of the same kind into the same place waits until the other one ends, or until the lease of a killed one is
-    over. Raises LeaseHeld if the other one goes on; EntityNotFound if people have dropped the place since an import
-    went into it.
+    over. Raises LeaseHeld if the other one still runs then; EntityNotFound if people have dropped the place since an
+    import went into it.
     """
     made = set[int]()
     _, entity, _ = _found(store, path, principal, made, fields)

@@ -121,7 +121,7 @@ class Once:
         """Write a result under an id, once. A repeat with the same ``about`` gets it; others get OperationIdReused."""
         request = Request[T](
             "note",
-            lambda: "note what a request came to",
+            lambda: "note the outcome of a request",
             attempt=lambda _: value,
             replay=lambda _: value,
             arguments=lambda: [about],

@@ -147,9 +147,9 @@ class Places:
     def default(self, names: Identifier, above: str | None, user: str | None = None) -> str:
         """Return the location of a new table or view that names none: in its namespace's location, or in the warehouse.
 
-        In a server the folder's name has a part that no other folder has. A renamed table keeps its folder, and the
-        next table of its old name must not share it. With ``user`` the folder is held for this user, who names it
-        later. Raises ValueError if there is neither a namespace's location nor a warehouse.
+        In a server, a unique part ends the folder's name. A renamed table keeps its folder, and the next table of its
+        old name must not share it. With ``user`` the folder is held for this user, who names it later. Raises
+        ValueError if there is neither a namespace's location nor a warehouse.
         """
         begin = self.named(names, above)
         if self._trusting:
@@ -291,7 +291,7 @@ def check_same_place(stored: str, location: str) -> None:
     if location.rstrip("/") != stored.rstrip("/"):
         raise ForbiddenError(
             f"the metadata file names the location {location[:200]!r}, and the store {stored[:200]!r}: the file was "
-            "replaced, or the store's location was set by hand; an operator makes them equal"
+            "replaced, or the store's location was set by hand; an operator must make them equal"
         )
 
 

@@ -72,9 +72,9 @@ def application(
     * ``take_over_jobs``: run the jobs too that were submitted to another database, of which this one is a copy.
     * ``reveals``: prefixes of the references to secrets that clients may get as credentials, such as ``env:LAKE_``.
     * ``credentials``: from ``metalake.catalog`` to the credentials of its files, for its Iceberg clients. They are
-      properties of file systems, which this server uses too, with references such as ``secret:env:NAME``; or a
-      ``Vendor`` makes them, such as ``Sts``, ``AzureSas`` and ``GcsTokens``: short-lived keys of S3, Azure and Google.
-    * ``authorization``: a request may do what ``store.as_user`` lets the client's user do. ``principals`` must
+      properties of file systems, which this server uses too, with references such as ``secret:env:NAME``. Or a
+      ``Vendor`` makes them: ``Sts``, ``AzureSas`` and ``GcsTokens`` make short-lived keys of S3, Azure and Google.
+    * ``authorization``: a request has the rights of the client's user, as with ``store.as_user``. ``principals`` must
       authenticate.
 
     * ``allowed_locations``: folders or buckets in which files of Iceberg tables may lie besides their warehouse's.

@@ -99,7 +99,7 @@ class _Handshake:
         return self._since
 
     def is_over(self, _: float) -> bool:
-        """Whether the handshake took too long. Never: asyncio itself ends such a handshake."""
+        """Return False: asyncio itself ends a handshake that takes too long."""
         return False
 
     def cut(self) -> None:

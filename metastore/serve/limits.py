@@ -182,7 +182,7 @@ class _Watched(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """Accept a part of a body.
 
-        Only bytes that are no body are counted: the header, trailers, extensions of chunks.
+        All other bytes count against the limit: the header, trailers, extensions of chunks.
         """
         if not self.cycle.response_complete:
             self._header_bytes = 0

@@ -30,7 +30,7 @@ _DEADLINE: Final = 10.0
 
 @dataclass(frozen=True)
 class Finding:
-    """One check, whether it is safe, and what it found."""
+    """The result of one check, and whether it is safe."""
 
     check: str
     safe: bool

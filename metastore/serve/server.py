@@ -95,7 +95,7 @@ class Server(uvicorn.Server):
 
 
 def _ended(sig: int) -> None:
-    _LOG.error("what the server was doing did not end within %d s; the process ends now", _END)
+    _LOG.error("the server's work did not end within %d s; the process ends now", _END)
     os._exit(128 + sig)
 
 

@@ -52,7 +52,8 @@ class Tls:
                 # an empty password, so that OpenSSL never asks on a terminal
                 context.load_cert_chain(certificate, key, password=lambda: "")
         except (OSError, ValueError) as error:
-            if isinstance(error, ssl.SSLError):  # its reason is None if a file lacks what OpenSSL looks for
+            # its reason is None if OpenSSL does not find the certificate or key in the file
+            if isinstance(error, ssl.SSLError):
                 reason = error.reason or "one of them has no certificate or no key"
             else:
                 reason = getattr(error, "strerror", None) or str(error)

@@ -87,7 +87,7 @@ def _gc_backlog(seen: Snapshot) -> Values:
 
 
 _COUNTERS = (
-    ("operations", "Operations that ended, by what decided them.", _operations),
+    ("operations", "Operations that ended, by how they were decided.", _operations),
     ("conflicts", "Attempts that lost, by cause.", _conflicts),
     ("reads", "Reads that ended; of a listing that streams, its pages.", _reads),
     ("announced", "Operations that were written down as intents.", _announced),

@@ -91,7 +91,7 @@ def export(
         try:
             return replace(_write(snapshot, stream, root, header, kept, progress, unreadable), restarted=restarted)
         except _Differs:
-            restarted = "its content is not what would be written now"
+            restarted = "its content differs from the present one"
         _cut(stream, 0)
         return replace(_write(snapshot, stream, root, header, None, progress, unreadable), restarted=restarted)
 
@@ -115,7 +115,7 @@ def _in_one_process(function: Callable[[T], object]) -> Callable[[T], None]:
         function(told)
         if process != process_id():
             raise InvalidArgument(
-                "a forked child has gone on with its parent's export; it wrote nothing; end the child inside of the "
+                "a forked child has continued its parent's export; it wrote nothing; end the child inside of the "
                 "function that forked it (os._exit), and let it begin an export of its own"
             )
 

@@ -53,11 +53,11 @@ class Standing(NamedTuple):
     record: Record | None
     owned: Sequence[OwnedRecord | None]
     stale: Collection[int] = ()
-    """The ids of rows that nobody sees: statistics of partitions that were dropped."""
+    """The ids of rows that no reader sees: statistics of partitions that were dropped."""
 
     @classmethod
     def nothing(cls, group: Group, parents: Nodes, own: Nodes | None) -> Standing:
-        """Return the standing of a group of which only ``own`` exists."""
+        """Return the standing of a group if only ``own`` exists, and none of its owned rows."""
         return cls(parents, own, None, [None] * len(group.owned))
 
 

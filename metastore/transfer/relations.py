@@ -59,8 +59,8 @@ def relation_lines(
 ) -> Iterator[tuple[int, RelationLine]]:
     """Yield (from_id, line) for the relations from ``visits`` to entities of the file.
 
-    ``root`` is the file's first entity; None: the file holds a whole database. ``top`` is its parent. ``damaged``
-    returns which of some entities are left out of the file.
+    ``root`` is the file's first entity; None: the file holds a whole database. ``top`` is its parent. ``damaged`` takes
+    ids, and returns those of entities that are left out of the file.
     """
     froms = {visit.row.id: visit for visit in visits}
     rows = list(snapshot.rows("relation", _COLUMNS, _COLUMNS[:5], list(froms)))

@@ -3,7 +3,7 @@
 A file ends with the footer, the postscript (a protobuf message) and one byte, the postscript's length. The footer is
 packed in chunks: 3 bytes with the length, and whether the chunk is packed. Each chunk unpacks to at most the block size
 of the postscript (ORC specification v1, "Postscript" and "Compression"). So the headers of the chunks show a bound for
-what the library would unpack, without unpacking.
+the size that the library would unpack, without unpacking.
 """
 
 from __future__ import annotations

@@ -373,7 +373,7 @@ def _overtaken(dataset: Dataset, state: CatalogState) -> Iterator[Row]:
     path = format_path(dataset.path if table is None else table.names)
     if table is not None and state.source is not None:
         yield unchanged(state.source, path, table.version)
-    yield Note(path, "another crawl listed it later; what that crawl wrote stays")
+    yield Note(path, "another crawl listed it later; the writes of that crawl stay")
 
 
 def _refused(task: _Task, dataset: Dataset, state: CatalogState, error: Exception) -> Iterator[Row]:

@@ -16,7 +16,7 @@ and is written. A difference between before and the catalog is an edit of people
   read, the partition's own folder has files after all, or people have written on it. A table's partitioning never
   changes: if the files have another, the partitions stay and a note says so.
 
-An unchanged table has an empty plan. It is always safe to plan again after a lost race, because a plan rests only on
+An unchanged table has an empty plan. It is always safe to plan again after a lost race, because a plan depends only on
 the states that it compared.
 """
 

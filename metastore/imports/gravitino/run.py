@@ -49,9 +49,9 @@ def import_gravitino(
 
     An empty store gets Gravitino's versions, audits and times. A store that has an earlier import is brought up to
     date: entities keep their ids through renames, and entities that are gone in Gravitino are dropped. ``file``: the
-    file into which the import writes the entities that it read. After a kill, call the import again: it goes on with
+    file into which the import writes the entities that it read. After a kill, call the import again: it continues with
     the file. Raises InvalidArgument for a source that cannot be read, and LeaseHeld while another import into the store
-    goes on. Raises EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that entity.
+    runs. Raises EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that entity.
     """
     tell = progress or (lambda _step, _share: None)
     place = Path(file)
@@ -76,7 +76,10 @@ def import_gravitino(
 
 
 def _turn(store: Store) -> Lease:
-    """Wait until no other import into the store runs. Two at once could make again what people dropped in between."""
+    """Wait until no other import into the store runs.
+
+    Two at once could recreate entities that people dropped in between.
+    """
     return store.leases.acquire(PRINCIPAL, ttl=TTL, timeout=PATIENCE)
 
 
@@ -131,7 +134,7 @@ def _read(
 
 
 def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell, lease: Lease) -> tuple[Report, Contents]:
-    tell("reading what is here", 0.0)
+    tell("reading the store", 0.0)
     check_drops(store)
     target = without_copies(store, lease, contents_of_store(store, store.metalakes.names(), columns=True))
     ours = Follow(set(target.ids.values()), {target.ids[key]: one.last for key, one in target.columns.items()})

@@ -1,4 +1,4 @@
-"""Pages that say what went wrong, and what to do."""
+"""Pages about errors, and how to continue."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "ancestor": "a move, rename or drop above it",
     "name": "another entity that took the name",
     "not_empty": "children that a drop found",
-    "read": "a change of what a transaction had read",
+    "read": "a change of an entity that a transaction had read",
     "pending": "announced changes, which come first",
     "marked": "an exclusive change that is next",
     "busy": "a lock that was not free in time",

@@ -1,8 +1,8 @@
 """Read the feed once a second, for all open pages of a server.
 
-The hub reads the feed once for everybody. For users whose rights are checked it reads once more for each user, through
-that user's view, so that a stream gets the changes that its user may see at that moment. A stream has a bounded queue:
-a browser that does not keep up loses changes, and is told how many. Nothing is read while no page is open.
+The hub reads the feed once for everybody. For users with checked rights it reads once more for each user, through that
+user's view. So a stream gets the changes that its user may see at that moment. A stream has a bounded queue: a browser
+that does not keep up loses changes, and is told how many. Nothing is read while no page is open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EVERY: Final = 1.0
 _PAGE, _PAGES = 500, 30
 """The page size of the feed for one user, and the pages of one look: each reads a few thousand changes at most."""
 _CHANGES: Final = 10_000
-"""How many changes one look reads at most; the next look goes on."""
+"""How many changes one look reads at most; the next look continues there."""
 _QUEUE: Final = 500
 """How many changes wait for one browser at most."""
 _SLICE, _PAUSE = 10, 0.005

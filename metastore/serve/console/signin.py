@@ -104,7 +104,7 @@ class SignIn:
             return _refused(request)
         if self._flow is None:
             answer: Response = RedirectResponse("signin", 303, render.HEADERS)
-        else:  # the issuer's session goes on: the next sign-in there may need no password
+        else:  # the issuer's session continues, so the next sign-in there may need no password
             answer = render.html(render.page(None, Shown("signedout.html", "Signed out")), 200)
         forget(answer, COOKIE)
         return answer
@@ -144,8 +144,8 @@ class SignIn:
         except (NotAuthenticated, ValueError) as error:
             answer = _not_in(request, error)
         else:
-            # this page goes on by itself: after a redirect from another origin, browsers would not send the session's
-            # cookie, because it is strict
+            # this page loads the next one itself: after a redirect from another origin, browsers would not send the
+            # session's cookie, because it is strict
             shown = Shown("arrived.html", "Signed in", {"onward": _own_page(begun.following)})
             answer = render.html(render.page(None, shown), 200)
             _keep(answer, COOKIE, cookie, LIFE, secure=flow.is_secure, strict=True)

@@ -176,7 +176,7 @@ def changes(asked: Asked) -> Shown:
     entity = asked.entity() if asked.text("path") else None
     store = asked.store
     if asked.is_restricted:
-        raise InvalidArgument("the past is shown to admins only; the feed shows what changes that you may see")
+        raise InvalidArgument("the past is shown to admins only; the feed shows the changes that you may see")
     found = store.diff(
         moment(start),
         None if end is None else moment(end),

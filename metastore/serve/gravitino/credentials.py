@@ -1,7 +1,7 @@
 """Static credentials of an object, from its properties and those of its schema and catalog. Secrets are read on demand.
 
-A property may refer to a secret (``secret:env:NAME``). The server reads only secrets that its operator allows, because
-any client may write a property, and must not reach every variable and file of the server that way.
+A property may refer to a secret (``secret:env:NAME``). The server reads only secrets that its operator allows. Any
+client may write a property, but it must not reach every variable and file of the server that way.
 """
 
 from __future__ import annotations

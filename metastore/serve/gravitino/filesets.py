@@ -24,7 +24,7 @@ _VALUE: Final = "placeholder-"
 _UNNAMED: Final = "unknown"
 """Gravitino's name for a location without a name."""
 _OPERATION: Final = "filesetdataoperation"
-"""The header by which a client says what it does with a file."""
+"""The header with a client's action on a file."""
 
 
 def fields(store: Store, names: tuple[str, ...], body: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _location(store: Store, call: Call) -> Answer:
         raise Refused(1003, 404, "NoSuchLocationNameException", message)
     below, location = unquote(call.query.get("sub_path", "")).strip("/"), fileset.locations[name]
     if not below and call.headers.get(_OPERATION, "").upper() == "RENAME":
-        message = "sub_path: what is renamed is a file or folder in the fileset, not the fileset itself"
+        message = "sub_path: only a file or folder in the fileset can be renamed, not the fileset itself"
         # the same error as Gravitino's: clients choose by the code
         raise Refused(1002, 400, "GravitinoRuntimeException", message)
     return Answer({"code": 0, "fileLocation": _joined(location, below) if below else location})

@@ -158,7 +158,7 @@ class _Attachable:
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
-            raise BadRequest(f"what is added and removed must be lists of names of {self.many}")
+            raise BadRequest(f"the fields for adding and removing must be lists of names of {self.many}")
         return value
 
     def objects(self, store: Store, call: Call) -> Answer:

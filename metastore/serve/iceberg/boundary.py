@@ -38,8 +38,8 @@ class Rule:
 def rules(location: str, rights: Collection[str], bucket: str) -> tuple[Rule, ...] | None:
     """Return the rules for a table's location.
 
-    Return None if no boundary can name this location alone. Then it is not below the bucket, clients read its path
-    differently, or it is too long; or the user has no right.
+    Return None if no boundary can name this location alone: it is not below the bucket, clients read its path
+    differently, or it is too long. Return None too if the user has no right.
     """
     found = _LOCATION.fullmatch(location.rstrip("/"))
     if found is None or found[1] != bucket or not is_plain(found[2]):

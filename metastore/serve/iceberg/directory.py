@@ -1,7 +1,7 @@
-"""The scope of a user delegation SAS on Azure: a directory, and what its key may do there. Pure.
+"""The scope of a user delegation SAS on Azure: a directory, and the permissions of its key there. Pure.
 
-A SAS with ``sr=d`` opens a directory and what lies below it, in an account with a hierarchical namespace. Its signature
-covers the directory's path as a whole, so no character of it is a pattern, and ``a`` does not open ``ab``
+A SAS with ``sr=d`` opens a directory and everything below it, in an account with a hierarchical namespace. Its
+signature covers the directory's path as a whole, so no character of it is a pattern, and ``a`` does not open ``ab``
 (https://learn.microsoft.com/rest/api/storageservices/create-user-delegation-sas).
 """
 

@@ -95,7 +95,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 
 
 _PASSING: Final = (401, 403, 408, 429)
-"""The answers that do not depend on the request itself: a repeat may get another one."""
+"""The answers for reasons outside of the request: a repeat may get another answer."""
 
 
 def failed(error: Exception) -> Answer:

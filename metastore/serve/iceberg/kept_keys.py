@@ -21,7 +21,7 @@ from metastore.serve.iceberg.credentials import CannotVend
 __all__ = ["KeptKeys", "KeyOf", "Made"]
 
 KeyOf = tuple[str, str, tuple[str, ...]]
-"""What a key is for: a location, a principal, and its rights, sorted."""
+"""The identity of a key: a location, a principal, and its rights, sorted."""
 
 _PATIENCE: Final = 10.0
 """How long a request waits for the token service (seconds)."""

@@ -105,7 +105,7 @@ def _size(one: Loaded) -> int:
 
 
 _ANSWERS: LRUCache[tuple[str, str], Loaded] = LRUCache(64 << 20, getsizeof=_size)
-"""The answers of the last loads, by what their catalog reaches, and by tag. Its size is in bytes.
+"""The answers of the last loads, by the reach of their catalog and by tag. The size of the cache is in bytes.
 
 An operator may load a file from a location that is not the one in the store. The tag of that answer has the file's
 location. A user's request has the location in the store, so no user gets that answer.

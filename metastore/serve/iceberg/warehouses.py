@@ -75,10 +75,10 @@ class Warehouses:
     def vended(self, call: Call, names: Identifier, location: str, *, staged: bool = False) -> Vended | None:
         """Return the credentials for a table's files; None: no credentials.
 
-        Two tables have none: a table outside the warehouse's folder, because the client that creates a table chooses
-        its location; and a table in whose folder another table lies, because a key would open that table too.
-        ``staged``: the table does not exist yet; its creator will own it. Raises ServiceUnavailableError if they cannot
-        be made, except for a table that the request has created.
+        A table outside the warehouse's folder has none, because the client that creates a table chooses its location. A
+        table with another table in its folder has none either, because a key would open that table too. ``staged``: the
+        table does not exist yet; its creator will own it. Raises ServiceUnavailableError if they cannot be made, except
+        for a table that the request has created.
         """
         root = _root(call.names["prefix"])
         source = self._sources.get(root)
@@ -89,7 +89,7 @@ class Warehouses:
             rights = RIGHTS if staged else self._rights(call, (*root, *names), location)
         try:
             if source.per_table and self._neighbours.are_more_than(0 if staged else 1, location, _WAITS):
-                _LOG.warning("another table lies in %.200r: nobody gets a key for that folder", location)
+                _LOG.warning("another table lies in %.200r: no client gets a key for that folder", location)
                 return None
             made = source.vend(location, call.principal, rights or ())
         except Exception as error:  # noqa: BLE001  (a deployment's code)

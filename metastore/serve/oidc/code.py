@@ -223,7 +223,7 @@ def _heard(question: Coroutine[Any, Any, T]) -> T:
     except (Unusable, TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
         _LOG.warning("a browser cannot sign in at the issuer: %s: %s", type(error).__name__, error)
         raise IssuerAway(
-            "the issuer does not answer as it should, so nobody can sign in there now; try again"
+            "the issuer does not answer as it should, so signing in there does not work now; try again"
         ) from None
 
 

@@ -1,7 +1,8 @@
 """Decide whether a token is an access token of an issuer for an audience (RFC 7519, 8725, 9068). Pure.
 
-The issuer's keys decide how a token may be signed, never the token: each key may be used with the algorithms of its
-type, all asymmetric, or for the one that it names. Keys in a token (``jwk``, ``jku``, ``x5c``, ``x5u``) are not read.
+The issuer's keys decide how a token may be signed; the token never does. A key that names an algorithm may be used with
+that one only. Any other key may be used with the algorithms of its type, which are all asymmetric. Keys in a token
+(``jwk``, ``jku``, ``x5c``, ``x5u``) are not read.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ def _check_times(claims: Mapping[str, Any], now: float) -> None:
 
 
 def _is_access_token(header: Header, claims: Mapping[str, Any]) -> bool:
-    """Whether its type says that it is one (RFC 9068), or it has claims of access tokens and none of an ID token."""
+    """Whether the type or the claims are those of an access token (RFC 9068), and no claim is one of an ID token."""
     if header.type == "at+jwt":
         return True
     if header.type not in ("", "jwt") or not {"nonce", "at_hash", "c_hash"}.isdisjoint(claims):
