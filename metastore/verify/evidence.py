@@ -32,7 +32,7 @@ class Evidence:
             if scope < least:
                 since = self._position.get(entity_id, 0)
                 yield (
-                    f"position {seq} rests on the rights of scope version {scope} of entity {entity_id}, which had "
+                    f"position {seq} relies on the rights of scope version {scope} of entity {entity_id}, which had "
                     f"{least} since position {since}: a right was taken away before the commit"
                 )
             self.stood(seq, entity_id, scope)
@@ -45,4 +45,4 @@ class Evidence:
         if least <= scope_version:
             return None
         since = self._position[entity_id]
-        return f"position {since} rests on, or made, its scope version {least}, and it has {scope_version}"
+        return f"position {since} relies on, or made, its scope version {least}, but it has {scope_version}"

@@ -124,7 +124,7 @@ class ChainReader:
             if self._complete and version != 1:
                 yield 1, f"its versions begin at {version}, although gc has removed none"
             elif version != 1 and seen_at(link) > self._past_from:
-                yield 1, f"its versions begin at {version}: those before it are lost, and the past had shown them"
+                yield 1, f"its versions begin at {version}: those before it are lost, but the past showed them"
             return
         known = last.version or 0
         if version == known:

@@ -63,7 +63,7 @@ class Placed:
         if step is None:
             return
         if step.parent_id is None or step.name is None or step.state is None:
-            yield f"version {step.version} does not say where it stood: reads of the past leave it out"
+            yield f"version {step.version} does not have its place: reads of the past leave it out"
         elif step.state == LIVE and not self._named:
             self._taken = step.parent_id, step.name  # reported once
             yield f"no step that is kept took the name of version {step.version}: reads of the past leave it out"

@@ -126,7 +126,7 @@ def _moved(step: Step, before: Step | None, where: str) -> Iterator[str]:
     if before is None or before.parent_id is None or before.version != (step.version or 0) - 1:
         return  # gc has removed the steps between them
     if step.action not in _MOVES and step.parent_id != before.parent_id:
-        stood = f"and it stood below {before.parent_id}"
+        stood = f"but it was below {before.parent_id}"
         yield f"{where} ({step.action}) says that it is below {step.parent_id}, {stood}"
     if step.action not in _MOVES and None not in (step.fold, before.fold) and bool(step.fold) != bool(before.fold):
         yield f"{where} ({step.action}) says another fold flag than the version before it"

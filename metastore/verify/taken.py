@@ -60,7 +60,7 @@ class _Row(NamedTuple):
             self.entity_id,
             self.path_after or self.path_before,
             f"position {self.seq}: {what} takes a right away, and raised no scope version of entity {entity_id}: "
-            "writes that rested on the right went on",
+            "writes that relied on the right still succeeded",
         )
 
 

@@ -217,7 +217,7 @@ class _Rows:
         elif (place := next(guard, None)) is not None or row_id in self._places:
             yield from self._entity(place, next(entity, None), reader)
         elif (left := next(entity, None)) is not None:
-            yield Violation(8, row_id, None, f"an entity (version {left[1]}) without a guard row: it stands nowhere")
+            yield Violation(8, row_id, None, f"an entity (version {left[1]}) without a guard row: it has no place")
         else:
             yield from self._gone(row_id, reader)
 
@@ -250,7 +250,7 @@ class _Rows:
         elif kind == "model":
             self._aliases.model(row_id, path, entity[2])
         if state == DROPPING and row_id not in self._drops:
-            yield Violation(8, row_id, path, "it is being dropped in steps, and no row says how far that is")
+            yield Violation(8, row_id, path, "it is being dropped in steps, but no row has its progress")
         # its last event is a drop, too
         stood = DROPPED if state == DROPPING else state
         stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": stood}
@@ -320,7 +320,7 @@ class _Rows:
         if row_id in self._places:
             yield Violation(8, row_id, path, "an entity and an owned row have one id")
         if kind == DROP.name and not is_drop_name(name):
-            yield Violation(8, row_id, path, f"it says how far a drop in steps is, and {name!r} names no target")
+            yield Violation(8, row_id, path, f"it has the progress of a drop in steps, but {name!r} names no target")
         if owner_id not in self._places:
             yield Violation(8, row_id, path, f"a {kind} whose owner {owner_id} is missing")
         try:

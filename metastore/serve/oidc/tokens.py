@@ -205,7 +205,7 @@ def _check_times(claims: Mapping[str, Any], now: float) -> None:
 
 
 def _is_access_token(header: Header, claims: Mapping[str, Any]) -> bool:
-    """Whether the type or the claims are those of an access token (RFC 9068), and no claim is one of an ID token."""
+    """Whether the type is that of access tokens (RFC 9068), or the claims are theirs and not those of an ID token."""
     if header.type == "at+jwt":
         return True
     if header.type not in ("", "jwt") or not {"nonce", "at_hash", "c_hash"}.isdisjoint(claims):
