@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "os_user"]
 
 _DAY: Final = 86_400.0
+"""One day in seconds: the deadline of each step of a search."""
 
 
 @dataclass

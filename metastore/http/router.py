@@ -49,6 +49,7 @@ __all__ = ["router"]
 _LARGEST: Final = 16 << 20
 """The largest body of a request (bytes)."""
 _DIGITS: Final = 9
+"""How many digits the size of a page may have."""
 _WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?", re.IGNORECASE)
 
 Source = Store | Callable[[Request], Store]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PATIENCE", "TTL", "Root", "open_root"]
 
 TTL: Final = 15.0
+"""How long an import keeps its place after its process has died (seconds)."""
 PATIENCE: Final = TTL + 5.0
 """How long an import waits for another one (seconds): the lease of one that was killed ends in this time."""
 Names = tuple[str, ...]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Actors"]
 
 _MOST: Final = 1000
+"""How many views are kept at once."""
 
 
 class Actors:

@@ -23,6 +23,7 @@ __all__ = ["LEASE", "Collector"]
 LEASE: Final = "metastore-gc"
 """The lease of the server that runs gc."""
 _AFTER_AN_ERROR: Final = 300.0
+"""How long after an error gc is tried again (seconds)."""
 _PATIENCE: Final = 1.0
 """How long a server that stops waits for the batch in flight (seconds). The process may end during the batch."""
 _LOG = logging.getLogger("metastore.serve")

@@ -26,6 +26,7 @@ __all__ = ["Finding", "findings"]
 _APART: Final = 2.0
 """How far this machine's clock may be from the database's (seconds)."""
 _DEADLINE: Final = 10.0
+"""How long the database may take to answer (seconds)."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ T = TypeVar("T")
 _PATIENCE = 1.0
 """How long to wait for running writers, so that the header can have a position (seconds)."""
 _CHUNK = 500
+"""How many lines are written at once."""
 
 
 def export(

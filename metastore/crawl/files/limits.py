@@ -20,6 +20,7 @@ __all__ = ["MAX_RATIO", "MAX_UNPACKED", "Limits", "bounded"]
 MAX_UNPACKED: Final = 1 << 36
 MAX_RATIO: Final = 200
 _ALWAYS: Final = 1 << 24
+"""Up to this size (bytes), a file may unpack to any multiple of its own size."""
 
 
 @dataclass(frozen=True, slots=True)

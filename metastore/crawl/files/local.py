@@ -24,6 +24,7 @@ from metastore.crawl.files.table_formats import MARKERS, format_beside, why_not
 __all__ = ["LocalWalk"]
 
 _TELL: Final = 100
+"""After how many folders the walk reports its progress."""
 
 
 class LocalWalk:

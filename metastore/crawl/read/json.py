@@ -32,6 +32,7 @@ __all__ = ["read_json"]
 
 _BLOCK: Final = 1 << 23
 _PIECE: Final = 1 << 14
+"""Bytes per piece of a block with unknown fields."""
 _FIELDS: Final = 10_000
 _ROWS: Final = 1 << 12
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")

@@ -21,6 +21,7 @@ __all__ = ["columns_of", "objects"]
 
 _CHUNK: Final = 1 << 20
 _LARGEST: Final = 1 << 26
+"""The most characters of one value."""
 _BETWEEN: Final = " \t\r\n,"
 
 

@@ -36,6 +36,7 @@ _LARGE: Final = 1 << 16
 _FOOTER: Final = 1 << 26
 """The largest footer (bytes), as for ORC."""
 _MOST: Final = 64
+"""How many schemas are kept at once."""
 _UNKNOWN: Final = ColumnStats()
 _NO_VALUES: Final = (OSError, ValueError, TypeError, OverflowError, ArithmeticError, NotImplementedError, struct.error)
 

@@ -25,6 +25,7 @@ COOKIE: Final = "metastore_console"
 LIFE: Final = 12 * 3600
 """How long a session lasts (seconds)."""
 _MOST: Final = 10_000
+"""How many proofs are remembered, with the digest of the token that fits."""
 _LONGEST: Final = 3800
 """How many characters of a token a cookie can hold: browsers take 4,096 bytes with the name."""
 

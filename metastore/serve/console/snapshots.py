@@ -27,6 +27,7 @@ __all__ = ["Iceberg", "Snapshots"]
 _LOG = logging.getLogger("metastore.serve")
 _POINTER: Final = "metadata_location"
 _SECONDS: Final = 2.0
+"""How long a page waits for a metadata file (seconds)."""
 _THREADS, _WAITING = 2, 4
 _MOST: Final = 100
 _FIGURES: Final = ("added-records", "deleted-records", "total-records", "added-data-files", "deleted-data-files")

@@ -22,6 +22,7 @@ from metastore.serve.console.words import change_in_words, command, safe, short,
 __all__ = ["changes", "compare", "history", "revert"]
 
 _VERSIONS: Final = 30
+"""How many versions a page shows."""
 _MOST: Final = 500
 """How many differences a page shows."""
 _SECONDS: Final = 3.0

@@ -26,9 +26,11 @@ KeyOf = tuple[str, str, tuple[str, ...]]
 _PATIENCE: Final = 10.0
 """How long a request waits for the token service (seconds)."""
 _THREADS: Final = 8
+"""How many calls to the token service run at once."""
 _MOST: Final = 256
 """How many calls may be under way or wait for a thread. A further one is refused at once."""
 _KEPT: Final = 10_000
+"""How many keys are kept at once."""
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ _DEEPEST: Final = 64
 """How deep a body may be nested. PyIceberg's readers recurse at each level, also when they read the table later."""
 _SEPARATOR: Final = "\x1f"
 _LARGEST_PAGE: Final = 1000
+"""The largest page, and the size of a page if the client names none."""
 
 
 class Name(BaseModel):

@@ -24,6 +24,7 @@ __all__ = ["Header", "Key", "Wanted", "check_id_token", "claims_of", "groups_of"
 _LONGEST: Final = 16_384
 """How many characters a token may have. A token with the groups of a large firm has a few thousand."""
 _LONGEST_HEADER: Final = 8_192
+"""How many characters the header of a token may have."""
 _FORM: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
 _ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
     ("RSA", None): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
