@@ -56,10 +56,7 @@ class Limits:
     idle: float = 60.0
 
     def check(self) -> None:
-        """Raise InvalidArgument for a limit that no server can keep.
-
-        Raise the process's limit of open files if necessary.
-        """
+        """Raise InvalidArgument for a limit that no server can keep. Allow the process enough open files."""
         if self.connections < 1 or min(self.header, self.body, self.idle) <= 0:
             raise InvalidArgument("a server's limits are positive: connections, and seconds for header, body and idle")
         wanted = self.connections + _OTHER_FILES
@@ -78,10 +75,7 @@ class Limits:
 
 
 class _Parser(httptools.HttpRequestParser):
-    """Parse the rest of a packet after a request with an Upgrade.
-
-    The server ignores Upgrade; uvicorn drops the rest.
-    """
+    """A parser that ignores an Upgrade, and reads the rest of the packet. uvicorn's own parser drops the rest."""
 
     def feed_data(self, data: Any) -> None:
         """Read the requests in ``data``."""
@@ -180,16 +174,16 @@ class _Watched(asyncio.Protocol):
             self.answered = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """Accept a part of a body.
+        """Accept a part of a body, and count bytes from zero again, unless the request is answered already.
 
-        All other bytes count against the limit: the header, trailers, extensions of chunks.
+        So only bytes that bring no body reach the limit: the header, trailers, extensions of chunks.
         """
         if not self.cycle.response_complete:
             self._header_bytes = 0
         super().on_body(body)  # type: ignore[misc]  # uvicorn's
 
     def on_message_complete(self) -> None:
-        """End a request. One that was answered before its body had arrived is closed too, which uvicorn does not do."""
+        """End a request, even one that was answered before its body had arrived: uvicorn would not end that one."""
         super().on_message_complete()  # type: ignore[misc]  # uvicorn's
         self.cycle.more_body, self._header_bytes = False, 0
 
