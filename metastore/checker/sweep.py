@@ -340,7 +340,7 @@ class Sweep:
 
 
 def _is_checked(seen: Seen, operation: ClientOperation) -> bool:
-    """Whether a read can be checked: of owned rows, only the kinds with one kind of owner."""
+    """Whether a read can be checked. For owned rows, this needs a kind with only one kind of owner."""
     kind = seen.kind or operation.kind
     return kind not in OWNED_KINDS or kind in _OWNERS
 

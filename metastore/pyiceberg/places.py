@@ -312,7 +312,7 @@ def check_next(location: str, current: str, file: str) -> None:
     """Raise ForbiddenError unless the next metadata file of a table lies beside the current one, or below the table.
 
     An operator may have chosen a folder elsewhere; then the current file lies there. A user may have replaced the
-    content of that file, and the server deletes old files in the folder of the new one.
+    content of that file. The check matters because the server deletes old metadata files in the folder of the new one.
     """
     if file.rpartition("/")[0] != current.rpartition("/")[0]:
         check_own(location, {"write.metadata.path": file})

@@ -120,7 +120,10 @@ class _Watched(asyncio.Protocol):
             make_room(self.connections, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request that is answered that its client is gone. uvicorn tells only the request that came last."""
+        """Report the lost client to the request that is being answered.
+
+        uvicorn reports it only to the newest request.
+        """
         if self.answered is not None and not self.answered.response_complete:
             self.answered.disconnected = True
             self.answered.message_event.set()

@@ -121,7 +121,7 @@ def _boundary(scope: tuple[Rule, ...]) -> Any:
 
 
 def _bounded() -> Callable[..., Any]:
-    """Return a transport of google-auth whose calls end soon."""
+    """Return a transport of google-auth with short timeouts."""
     from google.auth.transport.requests import Request  # noqa: PLC0415
 
     transport: Any = Request()
