@@ -38,7 +38,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         self.cleaning = False
         """Whether the task was cancelled while this code waited: then the code is cleaning up."""
         self.asked = False
-        """Whether the call has asked the backend before: then its next question goes before other calls' first ones."""
+        """Whether the call has used the backend before. Then its next use comes before the first one of other calls."""
         self._abandoned = False  # the coroutine was closed: nothing can be awaited any more
         self._error: BaseException | None = None
 

@@ -322,7 +322,7 @@ def _check_reveals(prefixes: Sequence[str], *, gravitino: bool) -> None:
     if prefixes and not gravitino:
         raise InvalidArgument("--reveal is for clients of Gravitino's API; leave out --no-gravitino")
     if not all(one.startswith(("env:", "file:")) for one in prefixes):
-        raise InvalidArgument("--reveal takes the beginning of references with their kind, such as env:LAKE_")
+        raise InvalidArgument("--reveal takes a prefix of references that includes their kind, such as env:LAKE_")
 
 
 def _issuer(

@@ -4,7 +4,7 @@ An attempt reads the table, applies the client's updates to its newest metadata,
 the pointer in one commit of the store. An attempt that loses deletes its file, and the next one begins. From the second
 attempt on, the commit holds a lease that is named after the table. Waiters get the lease in the order of arrival, so
 the writers of one table commit one after the other. For a while after a commit has lost, new commits to the table wait
-from their first attempt on. The lease only orders the commits; the swap alone decides.
+from their first attempt on. The lease only orders the commits. The swap alone decides which one wins.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class _Tree:
 
 
 def _drops(snapshot: TableSnapshot) -> dict[int, list[tuple[Any, ...]]]:
-    """Return the rows of drops in steps by the entity that is dropped, below which the file has them."""
+    """Return the rows of drops in steps, by the dropped entity. In the file they follow this entity."""
     drops: dict[int, list[tuple[Any, ...]]] = {}
     for row in snapshot.rows("owned", _OWNED, ("owner_id", "kind", "name"), [ROOT_ID]):
         if row[1] == DROP.name:

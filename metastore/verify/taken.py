@@ -82,7 +82,7 @@ def check_taken(snapshot: TableSnapshot) -> Iterator[Violation]:
 def _unraised(rows: Iterable[_Row]) -> Iterator[_Row]:
     """Yield the rows of an operation that should have increased a scope version but did not.
 
-    Grants are only candidates.
+    For grants the caller must still check whether they deny.
     """
     group = [row for row in rows if row.seq is not None]
     if not any(_may_take(row) for row in group) or not _tells(group):

@@ -40,7 +40,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Place:
-    """The subject of a feed: an entity, wherever it is, or a path where one was."""
+    """The subject of a feed: an entity, wherever it is now, or a path at which an entity was."""
 
     path: str
     kind: str | None

@@ -87,7 +87,7 @@ def clean_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
         raise BadRequest(f"the property {IN_USE} is reserved; enable or disable it by PATCH")
     for key in _POINTERS:
         if properties and key in properties:
-            raise BadRequest(f"the property {key} is reserved: a commit of Iceberg's writes it; ask the Iceberg server")
+            raise BadRequest(f"the property {key} is reserved: only commits of the Iceberg server write it")
     return without_masks(properties)
 
 

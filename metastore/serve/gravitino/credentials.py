@@ -75,7 +75,7 @@ def _named(holder: Any) -> list[str]:
 
 
 def _credential(store: Store, name: str, holders: Sequence[Any], reveals: Sequence[str]) -> dict[str, Any] | None:
-    """Return a credential; None: its type expires, and static values cannot make it."""
+    """Return a credential; None: a credential of this type expires, so static values cannot make it."""
     if name not in _STATIC:
         return None
     info = {}

@@ -28,7 +28,7 @@ Scope = TypeVar("Scope")
 
 
 class ShortLived(ABC, Generic[Scope]):
-    """Makes keys that open the files of one table, by its user's rights on it, for some time."""
+    """Makes keys that open the files of one table for some time. A key has the rights of its user on the table."""
 
     def __init__(self, name: str, properties: Mapping[str, str] | None) -> None:
         """Keep the properties of the warehouse's file system; clients get those that are not secrets.

@@ -44,7 +44,8 @@ T = TypeVar("T")
 _KEPT: Final = 300.0
 """After how long the issuer's document is read again (seconds)."""
 _LONGEST: Final = 2000
-"""The longest address to go on to (characters): a longer one does not fit into the cookie, and is left out."""
+"""The longest address that a browser opens after the sign-in (characters). A longer one does not fit into the
+cookie."""
 _ERROR: Final = re.compile(r"[a-z_]{1,40}")
 _LOG = logging.getLogger("metastore.serve")
 
