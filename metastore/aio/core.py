@@ -71,7 +71,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         try:
             raise error
         finally:
-            del error  # the traceback has this frame
+            del error  # the traceback refers to this frame, so the error would keep itself in memory
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Let the task await ``awaitable``, and return the result. Raises its errors, including CancelledError."""

@@ -121,5 +121,5 @@ class Tree:
 
     def _leave(self, node: _Node, names: tuple[str, ...]) -> None:
         node.users -= 1
-        if not node.users and self._nodes.get(names) is node:  # in a forked child, the block of its parent may end
+        if not node.users and self._nodes.get(names) is node:  # in a forked child, the end of a parent's block
             del self._nodes[names]

@@ -92,7 +92,7 @@ def find(store: Managers, path: str, wanted: str | None) -> Entity:
         return entities[0]
     for kind in kinds:
         try:
-            manager_of(store, kind).load(names)  # raises the error that says why, such as DropPending
+            manager_of(store, kind).load(names)  # raises the precise error, such as DropPending
         except EntityNotFound as error:
             missing = error
             continue

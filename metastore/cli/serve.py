@@ -250,7 +250,7 @@ def serve(
     )
     if check:
         limits.check()
-        with open_store("memory://") as nothing:  # raises the error with which the server would not start
+        with open_store("memory://") as nothing:  # raises the same error as the start of the server
             build(nothing, principals=replace(principals, tokens={b"": ""}), console=False)
         files = (token_file, oidc_client_secret_file)
         _check(settings, host, files, proxy_header is not None, issuer is not None, pair, authorization, json)

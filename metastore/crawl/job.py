@@ -262,7 +262,7 @@ class _Job:
         results = [*self.selection.settled, *(row for row in self.rows if isinstance(row, TableResult))]
         wrote = any(row.attempts for row in results)
         if self.run is None and wrote and self.catalog is not None and not self.dry_run:
-            self._begin_record()  # a data set that was only read again has changed after all
+            self._begin_record()  # a data set that was read again, although it seemed unchanged, has changed
         report = summed(
             results,
             [*self.listing.failures, *unnamed, *(row for row in self.rows if isinstance(row, Failure))],

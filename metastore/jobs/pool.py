@@ -105,7 +105,7 @@ class WorkerPool:
                     _LOG.warning("the queue of jobs could not be read: %s", error)
                 self._wake.wait(_LOOKS)
         finally:
-            with self._guard:  # each running job looks here, and ends its command
+            with self._guard:  # each running job reads its reason here, and ends its command
                 self._running = dict.fromkeys(self._running, "leave")
             while self._running:
                 self._wake.wait(_LOOKS)

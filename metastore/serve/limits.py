@@ -132,7 +132,7 @@ class _Watched(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._header_bytes += len(data)
         super().data_received(data)
-        self.look(SYSTEM.monotonic())  # checked now: at the next sweep, several requests would seem to begin together
+        self.look(SYSTEM.monotonic())  # look now: for the next sweep, several requests would seem to begin together
         is_rest = self.cycle is not None and self.cycle.more_body and self.cycle.response_complete
         if self._header_bytes <= (_REST_BYTES if is_rest else HEADER_BYTES) or self.transport.is_closing():
             return
@@ -233,7 +233,7 @@ class _Watched(asyncio.Protocol):
         if self.flow.write_paused or self.transport.is_closing():
             return _ANSWER
         if self.answered is not None and self.answered.more_body:
-            return _BODY  # perhaps the rest of one whose request was answered early
+            return _BODY  # it may be the rest of a body after an early answer
         if self.answered is None or self.answered.response_complete:
             return _HEADER if self.timeout_keep_alive_task is None else _IDLE  # uvicorn closes idle connections
         return _STREAM if YIELDS in self.answered.scope else _WORK

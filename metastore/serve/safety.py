@@ -120,7 +120,7 @@ def _file(file: Path, read: Callable[[], object]) -> Finding:
 def _sqlite(url: str | None, clock: Clock) -> Finding:
     from metastore.backends.sqlite.backend import SqliteBackend  # noqa: PLC0415  (only SQLite needs the driver)
 
-    # a newer program's revision: the check of the format decides whether this program can use it
+    # the revision may be of a newer program: the check of the format decides whether this one can use it
     with suppress(MigrationNeeded):
         if pending := ", ".join(name for name, _ in pending_revisions(url)):
             return Finding("format", False, f"migrations are due, which serve makes: {pending}")

@@ -217,7 +217,7 @@ class _Threads:
     """Threads for one group of requests, separate for reads and writes."""
 
     def __init__(self) -> None:
-        # executors, because anyio's way into a thread costs as much as reading a request's HTTP
+        # not anyio's threads: to enter one costs as much as to parse a request's HTTP
         self.readers = ThreadPoolExecutor(_READERS, "metastore-read")
         self.writers = ThreadPoolExecutor(_WRITERS, "metastore-write")
 

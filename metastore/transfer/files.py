@@ -51,7 +51,7 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
         with _room(name), opened as stream:
             yield stream, False
         return
-    with _room(name):  # also for closing the stream, which tries again to write
+    with _room(name):  # closing the stream tries again to write, so its errors count too
         with opened as stream:
             try:
                 yield stream, True

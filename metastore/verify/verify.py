@@ -251,7 +251,7 @@ class _Rows:
             self._aliases.model(row_id, path, entity[2])
         if state == DROPPING and row_id not in self._drops:
             yield Violation(8, row_id, path, "it is being dropped in steps, but no row has its progress")
-        # its last event is a drop, too
+        # during a drop in steps, the last event is a drop, too
         stood = DROPPED if state == DROPPING else state
         stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": stood}
         place = Place(parent_id, name, bool(folds), state, family, key)

@@ -376,7 +376,7 @@ def test_the_command_names_what_is_not_there_and_says_so_to_scripts(sqlite_url: 
     done = here(sqlite_url, "export", "gravitino", "--to", back)
     assert done.returncode == 1
     assert "An earlier export was replaced." in done.stdout
-    assert "changed: user lake.ann: comment: not there as it is here" in done.stdout
+    assert "changed: user lake.ann: comment: it differs there" in done.stdout
     whole = json.loads(here(sqlite_url, "export", "gravitino", "--to", back, "--json").stdout)
     assert (whole["whole"], whole["counts"]) == (False, {"metalake": 1, "user": 1})
     for wrong in (["elsewhere"], [], ["gravitino", "--ids"]):

@@ -201,7 +201,7 @@ def _metalake(
     links = read_links(source, tree, report)
     many = len(tree.names)
     every = _counted(entities(source, row, tree, report, past=ids), 0, 2 * many, progress)
-    with spooled(every) as read:  # only after all rows are read is it known which ones are left out
+    with spooled(every) as read:  # read all rows first: some are left out because of later ones
         for entity in _counted(read, many, 2 * many, progress):
             report.counts[entity.key[0]] = report.counts.get(entity.key[0], 0) + 1
             _name_secrets(entity, report)

@@ -129,7 +129,7 @@ class Asked:
         if found:
             return found[0]
         for manager in managers[:1]:
-            manager.load(names)  # raises the error that says why, such as DropPending
+            manager.load(names)  # raises the precise error, such as DropPending
         raise EntityNotFound(format_path(names))
 
     def here(self, **changes: object) -> str:

@@ -192,7 +192,7 @@ class Hub:
     async def _safely(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
-        except Busy:  # pages queue for a thread; streams can wait
+        except Busy:  # too many pages wait for a thread; streams can wait
             pass
         except MetastoreError as error:
             self._gone(error)
@@ -256,7 +256,7 @@ class Hub:
         if self._is_away:
             self._is_away = False
             self._tell_all("back")
-        self._arrived.set()  # for pages that came before the first look, or while the database was away
+        self._arrived.set()  # pages may have arrived before the first look, or while the database was away
         for count, listener in enumerate(listeners, 1):
             listener.offer(look.items.get(listener.principal, ()))
             if listener.principal in look.missed and not listener.wanted.gauges:

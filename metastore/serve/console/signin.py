@@ -87,7 +87,7 @@ class SignIn:
             problem = _sentence(error) if isinstance(error, TooLong) else "This token is not valid here."
             return self._shown_form(following, problem)
         answer = RedirectResponse(_own_page(following), 303, render.HEADERS)
-        # a proxy that ends TLS may not tell the server so; the browser does
+        # behind a proxy that ends TLS, perhaps only the browser's Origin shows that there is TLS
         secure = "https" in (request.url.scheme, urlsplit(request.headers.get("origin", "")).scheme)
         _keep(answer, COOKIE, cookie, LIFE, secure=secure, strict=True)
         return answer

@@ -73,7 +73,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (Busy, 503, "ServiceUnavailableException"),
     (EntityNotFound, 404, "NotFoundException"),
     (PermissionDenied, 403, "ForbiddenException"),
-    # 409 fits all three: a commit fails, a create finds the name taken, a load cannot have the table
+    # 409 fits a failed commit, a create with a taken name, and a load of a table that is being dropped
     (DropPending, 409, "DropPendingException"),
     (OperationIdReused, 422, "UnprocessableEntityException"),
     (StoreClosed, 503, "ServiceUnavailableException"),

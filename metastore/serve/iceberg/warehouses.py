@@ -58,7 +58,7 @@ class Warehouses:
         self._places = {_root(name): place for name, place in places.items()}
         self._sources = {_root(name): self._source(_root(name), one) for name, one in (credentials or {}).items()}
         if any(source.per_table for source in self._sources.values()):
-            self._neighbours.look()  # at the start: it may take seconds, for which later requests for keys would wait
+            self._neighbours.look()  # at the start, because it may take seconds, and later requests for keys would wait
         for root in self._places:
             store.metalakes.create((root[0],), if_exists="return")
             store.catalogs.create(root, type="relational", if_exists="return")

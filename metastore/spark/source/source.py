@@ -253,7 +253,7 @@ def _number_of(backend: Backend, offset: dict[str, Any]) -> int:
     seq = int(offset["seq"])
     if "change" not in offset:
         return seq
-    collected = backend.feed_start()[1]  # nothing up to there comes again
+    collected = backend.feed_start()[1]  # changes up to there are never read again
     return max(number_in(backend, offset["change"]), min(seq, collected))
 
 
