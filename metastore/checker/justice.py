@@ -92,7 +92,7 @@ class Justice:
         if self._refused is None:
             self._refused = operation
         elif operation.start - (self._refused.end or 0) > _MENDED:
-            message = f"operation id {operation.operation_id}, made for the call, was refused as a forgotten one"
+            message = f"operation id {operation.operation_id}, made for the call, was refused as too old"
             yield Finding("conflict", message, (line(self._refused), line(operation)))
 
     def _is_long_ago(self, lost: Lost, operation: ClientOperation) -> bool:

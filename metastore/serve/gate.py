@@ -70,7 +70,7 @@ class Gate:
             )
         origin = headers.get(b"origin")
         if origin is not None and not _is_own(origin, host):
-            return 403, "a page of another origin may not ask this server"
+            return 403, "a page of another origin may not send requests to this server"
         return None
 
 

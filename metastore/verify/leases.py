@@ -36,7 +36,7 @@ class Fencing:
         seen, position = self._seen.pop(lease_id, (0, 0))
         if lease_id not in self._tokens and seen >= token:
             yield Violation(
-                9, lease_id, path, f"position {position} was committed under token {seen}, which came later or never"
+                9, lease_id, path, f"position {position} was committed under token {seen}, which came later, or never"
             )
         self._tokens[lease_id] = token, action in _GIVEN
 

@@ -136,7 +136,7 @@ def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> It
     # these note a name: an exclusive operation that leaves an entity live, and every write of an owned row
     may = step.state == LIVE and (step.action != "alter" or step.owner_id is not None)
     if (step.family is None) != (step.key is None):
-        yield f"{where} names a family without the form in which its name is compared, or this without a family"
+        yield f"{where} has a family without the key of its name, or a key without a family"
         return
     if step.key is None:
         if shown and step.state == LIVE and step.action in _TAKES:

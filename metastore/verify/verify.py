@@ -297,7 +297,7 @@ class _Rows:
 
     def _mark_problems(self, mark: Any, since: int | None, until: int | None) -> Iterator[tuple[int, str]]:
         if len({part is None for part in (mark, since, until)}) > 1:
-            yield 7, f"it is marked by {mark} since {since} until {until}: all of that, or nothing, is a mark"
+            yield 7, f"it is marked by {mark} since {since} until {until}: a mark has all three or none"
         elif since is not None and until is not None and until < since:
             yield 7, f"it is marked since {since}, but only until {until}"
 

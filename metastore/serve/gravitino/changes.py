@@ -95,7 +95,7 @@ def without_masks(properties: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the properties of a request; refuse the mask that answers show in place of a secret."""
     for key, value in (properties or {}).items():
         if value == MASK and is_hidden(key):
-            raise BadRequest(f"{MASK} is what hides the property {key}; leave it out, or give the secret itself")
+            raise BadRequest(f"{key} has only the mask {MASK} as its value; leave it out, or give the secret itself")
     return dict(properties or {})
 
 

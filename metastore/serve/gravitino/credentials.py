@@ -47,7 +47,7 @@ def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
     def answer(store: Store, call: Call) -> Answer:
         target = target_of(call.names["metalake"], call.names["type"], call.names["object"])
         if target.kind not in _KINDS or target.column is not None:
-            raise BadRequest(f"credentials are of a {', '.join(_KINDS)}, not of a {call.names['type'][:20]}")
+            raise BadRequest(f"only these have credentials: {', '.join(_KINDS)}; not a {call.names['type'][:20]}")
         holders = _holders(store, target)
         credentials = [
             one for name in _wanted(holders) if (one := _credential(store, name, holders, reveals)) is not None

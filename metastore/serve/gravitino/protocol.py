@@ -108,4 +108,4 @@ def _me(call: Call) -> Answer:
 
 
 def _test_connection(_store: Store, _call: Call) -> Answer:
-    raise NotSupported("this server keeps catalogs and reaches no engine; import them instead")
+    raise NotSupported("this server stores catalogs, and cannot connect to an engine; import them instead")

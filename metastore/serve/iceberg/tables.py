@@ -232,7 +232,7 @@ def credentials(vended: Vended | None) -> Answer:
 def metrics(_: MetastoreCatalog, call: Call) -> Answer:
     """Accept a client's report of a scan or a commit, and keep nothing."""
     if not isinstance(call.body, dict) or "report-type" not in call.body:
-        raise BadRequest("a report has a field report-type")
+        raise BadRequest("a report needs the field report-type")
     return Answer(status=204)
 
 

@@ -106,7 +106,7 @@ def place_of(document: Mapping[str, Any], name: str, issuer: str) -> str:
     """Return an address from an issuer's document. Raises Unusable."""
     place = document.get(name)
     if not isinstance(place, str) or not _is_usable(place, issuer):
-        raise Unusable(f"the document names no {name} that may be asked")
+        raise Unusable(f"the document has no {name} that this server may call")
     return place
 
 
@@ -123,7 +123,7 @@ async def _asking(issuer: str) -> AsyncIterator[httpx.AsyncClient]:
 async def _document(client: httpx.AsyncClient, issuer: str) -> Mapping[str, Any]:
     said = await _json(client, f"{issuer.removesuffix('/')}/.well-known/openid-configuration")
     if said.get("issuer") != issuer:
-        raise Unusable(f"the document says that it is of another issuer than {issuer}")
+        raise Unusable(f"the document says that its issuer is not {issuer}")
     return said
 
 

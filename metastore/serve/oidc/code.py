@@ -145,7 +145,7 @@ class CodeFlow:
         begun = _begun(cookie, self._now())
         if begun is None or not hmac.compare_digest(answer.get("state", "").encode(), begun.made("state").encode()):
             raise NotAuthenticated(
-                "no sign-in of this browser is under way that this answer belongs to; start at "
+                "this answer belongs to no sign-in that this browser has begun; start at "
                 f"{self.client.page('')}, and allow its cookies"
             )
         return begun
@@ -192,7 +192,7 @@ class CodeFlow:
             raise NotAuthenticated(f"the issuer gave no token for this sign-in ({code}); sign in again")
         tokens = said.get("access_token"), said.get("id_token")
         if not all(isinstance(one, str) for one in tokens):
-            raise Unusable("the issuer answers without an access token and an ID token")
+            raise Unusable("the issuer's answer lacks an access token or an ID token")
         await self._issuer.check_id_token(str(tokens[1]), self.client.id, begun.made("nonce"))
         return str(tokens[0])
 
@@ -243,7 +243,7 @@ def _begun(cookie: str, now: int) -> Begun | None:
 
 def _code(error: object) -> str:
     """Return the code of an issuer's error. The issuer may have sent anything as the code."""
-    return str(error) if _ERROR.fullmatch(str(error)) else "without a code that is one"
+    return str(error) if _ERROR.fullmatch(str(error)) else "without a valid code"
 
 
 def _with(place: str, parameters: Mapping[str, str]) -> str:

@@ -94,7 +94,7 @@ def key_of(jwk: Any) -> Key | None:
 def header_of(token: str) -> Header:
     """Return the header of a token. Raises NotAuthenticated."""
     if len(token) > _LONGEST or not _FORM.fullmatch(token):
-        raise NotAuthenticated("the token is not one of an issuer: it is not a signed JWT, or longer than any")
+        raise NotAuthenticated("the token is not an issuer's: it is not a signed JWT, or it is too long")
     text = token.partition(".")[0]
     try:
         header = read_json(_decoded(text)) if len(text) <= _LONGEST_HEADER else None
@@ -185,7 +185,7 @@ def _valid(token: str, header: Header, key: Key, wanted: Wanted, now: float) -> 
 
 def _signed(token: str, header: Header, key: Key) -> dict[str, Any]:
     if header.algorithm not in key.algorithms:
-        raise NotAuthenticated("the token is signed by an algorithm that its key is not for")
+        raise NotAuthenticated("the token is signed with an algorithm that does not belong to its key")
     try:
         claims = read_json(_SIGNATURES.decode(token, key.public, [header.algorithm]))
     except (PyJWTError, ValueError, TypeError):
