@@ -116,8 +116,8 @@ class _Calls:
     """The calls that wait for a thread, the urgent ones first.
 
     The next step of a call that has begun is urgent, because other operations may change, between its read and its
-    commit, the rows that it read. But one in ``_TURN`` calls is not urgent, if such a call waits: a search through many
-    pages must not keep other calls from starting.
+    commit, the rows that it read. One call in ``_TURN`` is the oldest one that is not urgent, if there is any. So a
+    search through many pages does not keep other calls from starting.
     """
 
     def __init__(self) -> None:

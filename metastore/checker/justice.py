@@ -49,10 +49,10 @@ class Justice:
         self._ended: dict[str, int] = {}
         self._exclusive = 0
         self._last: int | None = None
-        """The time when the last exclusive operation returned; None: one has not returned, or none is known."""
+        """The time when the last exclusive operation returned; None: one has not returned yet, or there was none."""
         self._open = False
         self._refused: ClientOperation | None = None
-        """The first operation to return whose id was refused although it was new."""
+        """The first returned operation with an id that was refused although it was new."""
         self.others = False
         """Whether a writer without recorded calls exists: any attempt may have lost to it."""
 

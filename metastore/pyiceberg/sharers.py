@@ -6,7 +6,8 @@ all entities: a second for 50,000 tables. Only a purge does it.
 A user who stages or registers a table chooses its UUID, too. It may be that of a table that the user can only read. The
 server chose the folder of such a table, and the purged table has nothing there, so such a table does not count. The end
 of the folder's name identifies it, because the part before it has several spellings, as in ``s3://`` and ``s3a://``. A
-table that an operator moved into a folder of another time counts: it may have files in its first folder.
+table counts if an operator moved it into a folder that was chosen at another time: it may have files in its first
+folder.
 """
 
 from __future__ import annotations

@@ -142,7 +142,10 @@ class _Watched(asyncio.Protocol):
             self.refuse(_LARGE)
 
     def _is_answering(self) -> bool:
-        """Whether an earlier request is not answered yet. The client would take a refusal for that request's answer."""
+        """Whether an earlier request is not answered yet.
+
+        The client would read a refusal as the answer to that request.
+        """
         return bool(self.pipeline) or self._stage() not in (_HEADER, _BODY)
 
     def send_400_response(self, msg: str) -> None:

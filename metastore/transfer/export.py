@@ -62,8 +62,8 @@ def export(
 ) -> Exported:
     """Write ``target`` and all below it (None: everything); see the module.
 
-    With ``resume``, the stream may hold the beginning of an export. ``rests``: the scope versions that must be true, at
-    the instant of the export, for it to be allowed. Raises EntityNotFound, InvalidArgument, RightsChanged.
+    With ``resume``, the stream may hold the beginning of an export. ``rests``: scope versions on which the right to
+    export depends; they must hold at the instant of the export. Raises EntityNotFound, InvalidArgument, RightsChanged.
     """
     if target is not None and (ids or history):
         raise InvalidArgument("ids and history belong to a whole database; export without a path")

@@ -210,7 +210,7 @@ def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, 
 
 
 def _with_secrets(doc: str, before: Record | OwnedRecord) -> str:
-    """Return a document of the file in which the present encrypted value replaces each handle."""
+    """Return a document of the file, with the present encrypted value in place of each handle."""
     if SEALED not in doc:
         return doc
     new = json.loads(doc)

@@ -1,9 +1,9 @@
 """Check that no commit relies on a right that was taken away before the commit.
 
 Invariant 14: in the order of the feed, the scope versions that a commit notes as its evidence are those of that time. A
-commit that takes a right away increases a scope version. It notes the new one, or it is an exclusive operation, and its
-row has it. Both commits lock the guard before they draw their positions, so the feed has the order in which the
-database decided. The check keeps in memory two numbers for each entity that is evidence, or has a known increase.
+commit that takes a right away increases a scope version. The new one is in the commit's note, or, after an exclusive
+operation, in its row. Both commits lock the guard before they draw their positions, so the feed has the order in which
+the database decided. The check keeps in memory two numbers for each entity that is evidence, or has a known increase.
 """
 
 from __future__ import annotations

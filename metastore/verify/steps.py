@@ -186,7 +186,7 @@ def _differs(what: str, said: tuple[str | None, int], step: Step) -> Iterator[st
 
 
 class Together:
-    """Follows the rows of one operation: those with a position must all have the same end of the commit."""
+    """Follows the rows of one operation. All rows with a position must name the same last position of the commit."""
 
     def __init__(self, *, complete: bool) -> None:
         self._complete = complete

@@ -175,7 +175,7 @@ def _check_lines(block: bytes, rows: int, line: int) -> None:
 
 
 def _is_rounded(table: Any, block: bytes) -> bool:
-    """Return whether pyarrow may have read a whole number that is too large for a long as a double."""
+    """Return whether pyarrow may have rounded a whole number to a double, because it is too large for a long."""
     return any(map(_is_floating, table.schema.types)) and _LONG_NUMBER.search(block) is not None
 
 

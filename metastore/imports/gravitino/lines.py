@@ -60,7 +60,7 @@ def _silent(_: float) -> None:
 class Standing:
     """The state of the store before the import.
 
-    ``is_taken``: tells whether an entity that was made here has a place.
+    ``is_taken`` returns whether an entity that was made here has a given place.
     """
 
     columns: Mapping[Key, Columns] = field(default_factory=dict)
@@ -223,7 +223,7 @@ def _counted(read: Iterator[Entity], done: int, total: int, progress: Progress) 
 
 
 def _name_secrets(entity: Entity, report: Report) -> None:
-    """Report the properties that Gravitino hides: here the library shows them to every reader."""
+    """Report the properties that Gravitino hides, because this store shows them to every reader."""
     for key in hidden_in(entity.thing.doc.get("properties") or {}):
         what = f"the property {key} of the {entity.key[0]} {'.'.join(entity.names)}"
         report.find("secret", what, "came over in plain text; docs/gravitino.md says how to encrypt it")
