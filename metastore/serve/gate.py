@@ -2,9 +2,10 @@
 
 A browser on the operator's machine reaches a server on loopback, and runs the pages of strangers. A page may send some
 requests (a form, an image) without a preflight, and DNS rebinding makes the server look like the page's own origin. So:
+
 * if nothing checks who a client is, ``Host`` must be a loopback address, which a rebound name is not;
-* an ``Origin``, which only browsers send, must be that of the server itself (``web.py`` also requires JSON's content type
-  for a body, for which a page of another origin needs a preflight);
+* an ``Origin``, which only browsers send, must be that of the server itself (``web.py`` also requires JSON's content
+  type for a body, for which a page of another origin needs a preflight);
 * a header that decides something must not come twice, because two programs could each read another one of the two;
 * the size of a header is limited, even if it arrives at once (``limits.py`` cuts one that is still arriving).
 """
