@@ -38,7 +38,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         self.cleaning = False
         """Whether the task was cancelled while this code waited: then the code is cleaning up."""
         self.asked = False
-        """Whether the call has asked the backend before: then its next question goes before other calls' first ones."""
+        """Whether the call has used the backend before. Then its next use comes before the first one of other calls."""
         self._abandoned = False  # the coroutine was closed: nothing can be awaited any more
         self._error: BaseException | None = None
 
@@ -71,7 +71,7 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         try:
             raise error
         finally:
-            del error  # the traceback has this frame
+            del error  # the traceback refers to this frame, so the error would keep itself in memory
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Let the task await ``awaitable``, and return the result. Raises its errors, including CancelledError."""

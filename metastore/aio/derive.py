@@ -195,7 +195,7 @@ def _called(function: Callable[..., Any], room: Room, loop: asyncio.AbstractEven
     core = current()
     if core is not None:
         return core.wait(result)
-    if _runs_here(loop):  # a sync method noticed a loss: no code can await here
+    if _runs_here(loop):  # a sync method on the loop's thread noticed a loss, and no code can await here
         task = loop.create_task(_awaited(result))
         _CALLED.add(task)
         task.add_done_callback(_CALLED.discard)

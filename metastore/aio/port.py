@@ -103,7 +103,8 @@ class AioBackend(_Door):
         self._rows = _Rows(backend.leases, threads)
         for name in PARTS:
             setattr(self, name, _Door(getattr(backend, name), threads))
-        if isinstance(backend, Announces):  # from Python 3.12 on, isinstance sees nothing that only __getattr__ finds
+        # since Python 3.12, isinstance does not find methods that only __getattr__ returns
+        if isinstance(backend, Announces):
             self.cache_members = backend.cache_members
 
     @property
@@ -214,7 +215,7 @@ class _TaskWaker:
             self._tick = self._loop.create_future()
             timer = self._loop.call_later(max(0.0, seconds), self._end)
             try:
-                cast(Core, current()).wait(self._tick)  # another task may have made it
+                cast(Core, current()).wait(self._tick)  # not the waker's own core: another task may have made the waker
             finally:
                 timer.cancel()
         woken, self._woken = self._woken, False  # one wake ends one wait: a request that lost in a batch waits again

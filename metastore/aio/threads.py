@@ -69,7 +69,7 @@ class Job:
             self._tell()
 
     def _called(self) -> Any:
-        if self._late is not None and SYSTEM.monotonic() >= self._ends:  # its timer waits for a busy loop
+        if self._late is not None and SYSTEM.monotonic() >= self._ends:  # the loop is too busy to run the timer
             raise self._late
         stoppable(self._stop)
         return self._call()
@@ -116,8 +116,8 @@ class _Calls:
     """The calls that wait for a thread, the urgent ones first.
 
     The next step of a call that has begun is urgent, because other operations may change, between its read and its
-    commit, the rows that it read. But one in ``_TURN`` calls is not urgent, if such a call waits: a search through many
-    pages must not keep other calls from starting.
+    commit, the rows that it read. One call in ``_TURN`` is the oldest one that is not urgent, if there is any. So a
+    search through many pages does not keep other calls from starting.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class Threads:
         self._under_way = 0
         self._closed = False
         self._last: SimpleQueue[Job] = SimpleQueue()
-        """The calls that clean up after the store was closed. The next attribute counts the threads that make them."""
+        """The calls that clean up after the store was closed. The next attribute counts their threads."""
         self._cleaners = 0
 
     @property

@@ -29,11 +29,11 @@ __all__ = ["Bridge", "do_with_tree_lock", "install", "installed", "tree_lock"]
 R = TypeVar("R")
 
 _RUNS_AT_ONCE = 1e6
-"""A retry budget without end: only the timeout bounds a section's runs, each of which loses to a committed change."""
+"""No limit on runs: only the timeout bounds them. Each run that loses has lost to a committed change."""
 
 
 class _Changed(Exception):
-    """The data that a section for reading rests on changed while it ran."""
+    """The data that a section for reading depends on changed while it ran."""
 
     def __init__(self, conflict: VersionConflict) -> None:
         super().__init__(str(conflict))
@@ -170,7 +170,7 @@ class Bridge:
         stage: Stage | None = None,
         timeout: float = 30.0,
     ) -> R:
-        """Call ``function`` with the section under the lock of a path, and return what it returned.
+        """Call ``function`` with the section under the lock of a path, and return its result.
 
         A bridged section for reading is run again until nothing changes while it runs: ``function`` may be called
         several times. Otherwise it works as :meth:`tree_lock`. Also raises DeadlineExceeded if a change was committed
@@ -194,7 +194,7 @@ class Bridge:
         return self._recorder.report()
 
     def _begin(self) -> None:
-        """Begin again in a forked child, without the parent's threads and what they hold."""
+        """Begin again in a forked child, without the parent's threads and their locks."""
         self._tree.clear()
         self._recorder = Recorder()
 
@@ -202,7 +202,7 @@ class Bridge:
 def _check(
     watch: Subtree | None, names: tuple[str, ...], own: Sequence[LeaseToken], error: Exception | None = None
 ) -> None:
-    """Raise _Changed if the data that a section rests on has changed; ``error`` is the exception of its block.
+    """Raise _Changed if the data that a section read has changed; ``error`` is the exception of its block.
 
     The block's own writes, in sections for writing inside it, do not count: a lock tree would not block them either.
     """

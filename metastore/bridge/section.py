@@ -22,7 +22,7 @@ class Section:
 
     ``lease`` is None except in a bridged section for writing. Hand it to each mutation of the store
     (``store.tables.alter(…, lease=section.lease)``): a commit after a take-over then raises LeaseLost and changes
-    nothing. ``token`` is its fencing token, for what the section writes elsewhere.
+    nothing. ``token`` is its fencing token, for writes to other systems.
     """
 
     names: tuple[str, ...]

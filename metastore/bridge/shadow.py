@@ -1,6 +1,6 @@
 """Record what each lock of a call site cost, and whether a compare-and-swap would have conflicted instead.
 
-Before a section asks for its lock, it reads the versions that a compare-and-swap would compare. That takes one or two
+Before a section requests its lock, it reads the versions that a compare-and-swap would compare. That takes one or two
 more round trips for each section, so measuring is not free. If they have changed when the lock is acquired, a
 compare-and-swap that began at the request would have conflicted and been tried again. If not, the wait was unnecessary.
 """

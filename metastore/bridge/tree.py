@@ -1,4 +1,6 @@
-"""A tree of read-write locks in this process: a call locks a path's last node in its mode, and all above for reading.
+"""A tree of read-write locks in this process.
+
+A call locks the last node of a path in its mode, and all above for reading.
 
 A thread that holds a node may take it again, also for reading while it writes. If it asks to write a node that it only
 reads, InvalidArgument is raised: two such threads would wait for each other for ever. A node exists only while a thread
@@ -119,5 +121,5 @@ class Tree:
 
     def _leave(self, node: _Node, names: tuple[str, ...]) -> None:
         node.users -= 1
-        if not node.users and self._nodes.get(names) is node:  # a forked child may leave a block of its parent
+        if not node.users and self._nodes.get(names) is node:  # in a forked child, the end of a parent's block
             del self._nodes[names]

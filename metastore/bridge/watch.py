@@ -1,7 +1,7 @@
 """Find out whether something changed between two moments, without a lock.
 
 A :class:`Row` has the values that a compare-and-swap on one entity would compare: the scope versions of its ancestors,
-its id and its version. A :class:`Subtree` covers the data that a section for reading rests on: an entity, its
+its id and its version. A :class:`Subtree` covers the data that a section for reading may read: an entity, its
 ancestors' places, and everything below it.
 """
 

@@ -1,6 +1,6 @@
 """The documents of a feed: each must be the result of its event's changes on the previous document.
 
-So this finds an alter that started from a document which was never committed, and overwrote the committed one.
+So this finds an alter that started from an uncommitted document, and overwrote the committed one.
 """
 
 from __future__ import annotations

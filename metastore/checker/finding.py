@@ -20,8 +20,8 @@ Rule = Literal["chain", "once", "order", "read", "cycle", "conflict", "name", "o
 * ``name``: two live entities have one name, or one entity has two relations of an exclusive kind;
 * ``orphan``: an entity was below a parent that was not live, a parent with children was dropped, or a relation was
   written to an end that was not live;
-* ``replay``: an event does not follow from those before it (its document, or what it restored), or the feed does not
-  end in the tables;
+* ``replay``: an event does not follow from those before it (its document, or the entity that it restored), or the end
+  of the feed differs from the tables;
 * ``rights``: a commit relies on a right that was taken away before the commit.
 """
 RULES: Final[tuple[str, ...]] = get_args(Rule)

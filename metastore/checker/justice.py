@@ -4,10 +4,10 @@ A lost attempt is justified in these cases:
 
 * The attempt expected a version of an entity, and another operation committed the next version.
 * It found its name taken, and its client got this error in the end. That is a read, and checked as a read.
-* It lost to anything else (an ancestor, a mark, a name, a deadlock) while an operation of another client ran, or after
-  an exclusive operation: a loaded entity may be older than the call. A freeze counts as exclusive, also one of the same
-  client, because the waiting operations have their turn after it. A mark lasts minutes at most: an attempt that still
-  meets one after ten is a finding, whatever a clock says.
+* It lost to anything else (an ancestor, a mark, a name, a deadlock) while an operation of another client ran.
+* It lost to such a thing after an exclusive operation, because a loaded entity may be older than the call. A freeze
+  counts as exclusive, even one of the same client, because the waiting operations have their turn after it. A mark
+  lasts minutes at most. An attempt that still meets one after ten is a finding, whatever a clock says.
 
 New operation ids may be refused after the database's clock was ahead. The first refusal repairs that: a minute later,
 new ids are accepted. If a new id is still refused after two minutes, it is a finding.
@@ -49,10 +49,10 @@ class Justice:
         self._ended: dict[str, int] = {}
         self._exclusive = 0
         self._last: int | None = None
-        """The time when the last exclusive operation returned; None: one has not returned, or none is known."""
+        """The time when the last exclusive operation returned; None: one has not returned yet, or there was none."""
         self._open = False
         self._refused: ClientOperation | None = None
-        """The first operation to return whose id was refused although it was new."""
+        """The first returned operation with an id that was refused although it was new."""
         self.others = False
         """Whether a writer without recorded calls exists: any attempt may have lost to it."""
 
@@ -66,7 +66,7 @@ class Justice:
         if operation.action == "freeze":
             self._exclusive += 1
         if _is_exclusive(operation) and operation.end is None:
-            self._open = True  # its client died: its mark stays until another client clears it
+            self._open = True  # its client died, so its mark stays until another client clears it
 
     def ends(self, operation: ClientOperation, newer: Callable[[int, int], bool]) -> Iterator[Finding]:
         """Yield each conflict without a winner. ``newer(id, version)`` returns whether a later version exists."""
@@ -92,11 +92,11 @@ class Justice:
         if self._refused is None:
             self._refused = operation
         elif operation.start - (self._refused.end or 0) > _MENDED:
-            message = f"operation id {operation.operation_id}, made for the call, was refused as a forgotten one"
+            message = f"operation id {operation.operation_id}, made for the call, was refused as too old"
             yield Finding("conflict", message, (line(self._refused), line(operation)))
 
     def _is_long_ago(self, lost: Lost, operation: ClientOperation) -> bool:
-        """Whether a mark was in the way so long after the last exclusive operation that it should be gone."""
+        """Whether a mark was in the way so long after the last exclusive operation that it should have been cleared."""
         if lost.cause not in _MARKS or self._open or self._last is None:
             return False
         return operation.start - self._last > _STANDS
@@ -118,7 +118,10 @@ class Justice:
 
 
 def _has_new_id(operation: ClientOperation) -> bool:
-    """Whether an operation's id was made for its call, by the client's clock. An id from a key has no time."""
+    """Whether an operation's id was made for its call, by the client's clock.
+
+    An id that is derived from a key contains no time.
+    """
     if operation.operation_id is None:
         return False
     made = UUID(operation.operation_id)

@@ -44,8 +44,8 @@ class Seen(NamedTuple):
     kind: str | None = None
     """None: the kind of the operation."""
     of: Literal["children", "dropped"] | None = None
-    """None: the read was of the entity itself. ``children``: of whether the entity has live children, which a caught
-    NotEmpty shows. ``dropped``: of whether an entity that was dropped under the path can be restored.
+    """None: the read was of the entity itself. ``children``: whether the entity has live children, as a caught NotEmpty
+    shows. ``dropped``: whether an entity that was dropped under the path can be restored.
     """
 
 

@@ -93,11 +93,11 @@ class Sweep:
         self._open: list[_Open] = []
         self._justice = Justice()
         self._freezes: list[ClientOperation] = []
-        """The freezes that may still hold while an operation runs that is called now."""
+        """The freezes that may still hold while an operation runs that is called now, or later."""
         self._count = self._epoch_began = 0
 
     def place(self, events: Iterable[Placed]) -> None:
-        """Take the events of writers without an order: from before the run, of another clock, or without a record."""
+        """Take the events of writers that have no order: from before the run, of another clock, or without a record."""
         events = tuple(events)
         self._put(events)
         self._justice.others = self._justice.others or any(event.seq > self._since for event in events)
@@ -225,7 +225,7 @@ class Sweep:
             required = [self._names.required(label) for label in meant.labels]
             if meant.entity_id is not None:
                 required.append(self._versions.required(meant.entity_id))
-            # one after the other: behind a name that leads elsewhere now, the rest of the path belongs to another
+            # one step after the other: after a name that now leads elsewhere, the rest of the path belongs to another
             # entity
             later = next((one for one in required if one > at), None)
             if later is None:
@@ -340,7 +340,7 @@ class Sweep:
 
 
 def _is_checked(seen: Seen, operation: ClientOperation) -> bool:
-    """Whether a read can be checked: of owned rows, only the kinds with one kind of owner."""
+    """Whether a read can be checked. For owned rows, this needs a kind with only one kind of owner."""
     kind = seen.kind or operation.kind
     return kind not in OWNED_KINDS or kind in _OWNERS
 

@@ -190,10 +190,10 @@ class Tree:
             message = f"entity {event.entity_id} was a {node.kind}, and is a {event.kind} at {event.seq}"
             yield Finding("replay", message, (str(node.last), str(event)))
         if event.action == "create" or (event.action == "restore" and node.live):
-            message = f"entity {event.entity_id} came to be at {event.seq}, and was there"
+            message = f"entity {event.entity_id} was created at {event.seq}, but existed already"
             yield Finding("chain", message, (str(node.last), str(event)))
         elif event.action not in _PLACING and event.path_after not in (None, event.path_before):
-            message = f"at {event.seq} {event.action} says {event.path_after} of what it calls {event.path_before}"
+            message = f"at {event.seq} {event.action} gives the path {event.path_after} to {event.path_before}"
             yield Finding("replay", message, (str(event),))
 
     def _place(self, event: Event, node: _Node | None, path: str) -> tuple[tuple[Named, ...], list[Finding]]:

@@ -162,7 +162,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _main(arguments: Sequence[str]) -> Any:
-    """Run the command. For a pipe that its reader has closed, click exits with 1: raise the error that it met."""
+    """Run the command. If a pipe's reader has closed it, click exits with 1: raise the original error instead."""
     try:
         return _command().main(list(arguments), prog_name="metastore", standalone_mode=False)
     except SystemExit as end:

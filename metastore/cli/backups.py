@@ -18,6 +18,7 @@ from metastore.urls import Url, parse_url, redacted
 __all__ = ["verify_backup"]
 
 _DEADLINE: Final = 30.0
+"""How long the database may take to answer (seconds)."""
 _MANIFEST: Final = "backup_manifest"
 """The file by which ``pg_verifybackup`` checks a base backup."""
 

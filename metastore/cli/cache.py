@@ -14,7 +14,7 @@ __all__ = ["register"]
 
 Member = Annotated[int, typer.Argument(metavar="MEMBER", help="The member's id.")]
 
-Force = Annotated[bool, typer.Option("--force", help="Its process is known to be stopped.")]
+Force = Annotated[bool, typer.Option("--force", help="Evict it: its process has stopped.")]
 
 
 def members(ctx: typer.Context, json: Json = False) -> None:

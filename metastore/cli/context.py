@@ -58,7 +58,10 @@ _SIBLINGS = 1000
 
 
 def left_out(skip: bool) -> Unreadable | None:
-    """Return the function for damaged rows: with ``skip``, it reports that a row is left out. None: readers raise."""
+    """Return the function that handles damaged rows: with ``skip``, it reports each one.
+
+    None: readers raise an error.
+    """
     return (lambda error: tell(f"left out: {error}")) if skip else None
 
 
@@ -89,7 +92,7 @@ def find(store: Managers, path: str, wanted: str | None) -> Entity:
         return entities[0]
     for kind in kinds:
         try:
-            manager_of(store, kind).load(names)  # raises the error that says why, such as DropPending
+            manager_of(store, kind).load(names)  # raises the precise error, such as DropPending
         except EntityNotFound as error:
             missing = error
             continue

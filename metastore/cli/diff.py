@@ -54,7 +54,7 @@ def diff(
     It also shows the changes between them. With --from, it compares PATH and everything below it.
     """
     if (before is not None and since is not None) or (since is None and until is not None):
-        raise InvalidArgument("give two versions, or --from, and --to with it")
+        raise InvalidArgument("give two versions, or --from, which may have --to")
     if since is not None:
         with ctx.obj.open_to_search() as store:
             show_differences(

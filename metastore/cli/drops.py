@@ -1,4 +1,4 @@
-"""``drops``: list the drops in steps, continue those that were left behind, or roll one back."""
+"""``drops``: list the drops in steps, continue abandoned ones, or roll one back."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _attached(
 
 
 def _valued(text: str) -> tuple[str, str | None]:
-    """Return a tag and its value, if it has one. An empty value, of a variable that is not set, say, is none."""
+    """Return a tag and its value, if it has one. An empty value is an error: it may come from an unset variable."""
     other, equals, value = text.partition("=")
     if equals and not value:
         raise InvalidArgument(f"{text} has no value; write PATH=VALUE, or PATH alone")

@@ -113,7 +113,7 @@ def break_(ctx: typer.Context, name: Name, on: On = None, json: Json = False) ->
     if json:
         write_json({"name": name, "broken": broken, "holder": holder if broken else None})
     elif not broken:
-        tell(f"nobody holds the lease {name!r}")
+        tell(f"no process holds the lease {name!r}")
     elif holder is None:  # another process has just acquired it
         write(console(), f"The lease {name} is broken.")
     else:

@@ -143,7 +143,7 @@ def _reported(store: Store, file: Path) -> list[Violation]:
     """Check the database, and write a report to a file."""
     from metastore.verify.report import Report, write_report  # noqa: PLC0415  (only this needs it)
 
-    if file.is_dir():  # said before the check, which may take hours
+    if file.is_dir():  # refuse it before the check, which may take hours
         raise InvalidArgument(f"the report {file} cannot be written: it is a folder; name a file in it")
     if not file.parent.is_dir():
         raise InvalidArgument(f"the report {file} cannot be written: there is no folder {file.parent}; make it")

@@ -114,7 +114,7 @@ def restore(
 
 
 def _is_dropped(settings: Settings, path: str) -> bool:
-    """Whether a text names a dropped entity, too, as far as the database can tell: it may be missing, or damaged."""
+    """Whether a text also names a dropped entity. False if the database is missing, damaged or away."""
     if os.sep in path:
         return False
     try:

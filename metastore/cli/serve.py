@@ -250,7 +250,7 @@ def serve(
     )
     if check:
         limits.check()
-        with open_store("memory://") as nothing:  # raises the error with which the server would not start
+        with open_store("memory://") as nothing:  # raises the same error as the start of the server
             build(nothing, principals=replace(principals, tokens={b"": ""}), console=False)
         files = (token_file, oidc_client_secret_file)
         _check(settings, host, files, proxy_header is not None, issuer is not None, pair, authorization, json)
@@ -322,7 +322,7 @@ def _check_reveals(prefixes: Sequence[str], *, gravitino: bool) -> None:
     if prefixes and not gravitino:
         raise InvalidArgument("--reveal is for clients of Gravitino's API; leave out --no-gravitino")
     if not all(one.startswith(("env:", "file:")) for one in prefixes):
-        raise InvalidArgument("--reveal takes the beginning of references with their kind, such as env:LAKE_")
+        raise InvalidArgument("--reveal takes a prefix of references that includes their kind, such as env:LAKE_")
 
 
 def _issuer(
@@ -337,7 +337,7 @@ def _issuer(
     """Return the issuer of the options; None: they name no issuer. Raises InvalidArgument."""
     if groups_claim is not None and not (url and authorization):
         raise InvalidArgument(
-            "--oidc-groups-claim needs --oidc-issuer, and --authorization: without it nobody has rights"
+            "--oidc-groups-claim needs --oidc-issuer, and --authorization: without it no user has rights"
         )
     id, secret_file, scope, public_url = client
     if id is None and (secret_file or scope):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "os_user"]
 
 _DAY: Final = 86_400.0
+"""One day in seconds: the deadline of each step of a search."""
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Settings:
 
     @contextmanager
     def open_to_search(self) -> Iterator[Store]:
-        """Open the store for a command that may read all of it before it finds something: people end it with Ctrl-C.
+        """Open the store for a command that may read all entities before it finds one: people end it with Ctrl-C.
 
         Each step of an iterator is a call, which ends at the store's deadline.
         """

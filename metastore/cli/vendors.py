@@ -1,4 +1,4 @@
-"""The option ``--vend`` of ``metastore serve``: whose short-lived keys a warehouse's clients get."""
+"""The option ``--vend`` of ``metastore serve``: the cloud that makes short-lived keys for a warehouse's clients."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Column:
         boolean(self.auto_increment, "auto_increment")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the column as plain JSON values; the type's text says what a nested one consists of."""
+        """Return the column as plain JSON values. The type's text has the parts of a nested type."""
         return {name: getattr(self, name) for name in COLUMN_FIELDS}
 
 

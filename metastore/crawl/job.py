@@ -222,7 +222,7 @@ class _Job:
             if self.catalog is not None:
                 began, options = f"{self.began_at:%Y-%m-%dT%H:%M:%SZ}", self.listing.options
                 seen = Seen(began, self.listed, self.run_name, options)
-                gone, policy = self._told("looking for what is gone", self.gone), self._on_missing
+                gone, policy = self._told("looking for data sets that are gone", self.gone), self._on_missing
                 self.rows += settle_missing(self.store, self.catalog, gone, policy, seen, dry_run=self.dry_run)
             if any(isinstance(row, TableResult) and row.action == "failed" for row in self.rows):
                 # raises if the target was disabled meanwhile: then the whole crawl has failed
@@ -262,7 +262,7 @@ class _Job:
         results = [*self.selection.settled, *(row for row in self.rows if isinstance(row, TableResult))]
         wrote = any(row.attempts for row in results)
         if self.run is None and wrote and self.catalog is not None and not self.dry_run:
-            self._begin_record()  # a data set that was only read again has changed after all
+            self._begin_record()  # a data set that was read again, although it seemed unchanged, has changed
         report = summed(
             results,
             [*self.listing.failures, *unnamed, *(row for row in self.rows if isinstance(row, Failure))],

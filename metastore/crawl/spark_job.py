@@ -33,7 +33,9 @@ _SHARES: Final = 4
 _FILES: Final = 1000
 """How many files a task has at most, about. The progress is the share of tasks that are done."""
 _PROTOCOL: Final = 5
+"""The version of pickle that the driver and the workers share."""
 _PACKED: Final = 1000
+"""How many rows are packed into one object."""
 _POLL: Final = 0.2
 """Seconds between two looks at Spark's progress."""
 Tell = Callable[[str, float], None]

@@ -20,7 +20,7 @@ _TYPE: Final = "application/problem+json"
 def problem(error: MetastoreError) -> JSONResponse:
     """Return an error as the answer to a request: its status, its code, and when to try again.
 
-    An error of the database names its host, user or file: these are for the log.
+    An error of the database names its host, user or file, so only the log shows its message.
 
     Give it to ``app.add_exception_handler`` for routes of your own: ``lambda request, error: problem(error)``.
     """

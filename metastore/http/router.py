@@ -49,6 +49,7 @@ __all__ = ["router"]
 _LARGEST: Final = 16 << 20
 """The largest body of a request (bytes)."""
 _DIGITS: Final = 9
+"""How many digits the size of a page may have."""
 _WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?", re.IGNORECASE)
 
 Source = Store | Callable[[Request], Store]
@@ -292,7 +293,7 @@ def _altered(call: _Call) -> Response:
 
 def _dropped(call: _Call) -> Response:
     manager, cascade, tags = call.manager, call.flag("cascade"), call.if_match
-    # after the drop, no path leads to the entity's id: so the key includes the path and the tag, and its outcome is
+    # after the drop, no path leads to the entity's id. So the key includes the path and the tag, and its outcome is
     # looked up first
     operation_id = call.key(f"\nDELETE {call.path}\n{tags}" if tags else "")
     if tags and operation_id is not None and call.store.outcome(operation_id).result is True:

@@ -1,8 +1,8 @@
 """Import any catalog of PyIceberg: its namespaces, tables and views, by their metadata files.
 
 A table keeps its metadata file: both catalogs show the same snapshots, and no data moves. Repeat the import while other
-programs still commit to the old catalog: it updates tables whose metadata file has changed. What people committed,
-made, changed, dropped or renamed here stays. If both catalogs have committed to a table since the last import, the
+programs still commit to the old catalog: it updates tables whose metadata file has changed. Changes that people made
+here stay, including commits, drops and renames. If both catalogs have committed to a table since the last import, the
 table is a failure. Needs the extra [iceberg].
 """
 

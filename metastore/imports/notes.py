@@ -40,7 +40,7 @@ class Noted(NamedTuple):
     path: Names
     """Its names now, or when it was dropped."""
     dropped: bool
-    """People have dropped it, or an ancestor; while it is dropped in steps, it is not dropped yet."""
+    """Whether people have dropped it, or an ancestor. During a drop in steps, it does not count as dropped yet."""
 
 
 class Notes:

@@ -162,7 +162,7 @@ class Places:
         self._root.notes.write(self._root.lease)
 
     def _noted(self, kind: str, paths: Sequence[Names]) -> dict[Names, Noted]:
-        depth = len(self._root.path)  # the root may have another name the next time
+        depth = len(self._root.path)  # without the root's name, which may differ in the next import
         noted = self._root.notes.of(kind, self._root.entity.id, [path[depth:] for path in paths])
         return {(*self._root.path, *path): one for path, one in noted.items()}
 
@@ -246,7 +246,7 @@ class Places:
         """Return a path as the store compares it."""
         try:
             names = tuple(map(clean_name, path))
-        except InvalidArgument:  # writing it fails later
+        except InvalidArgument:  # the write to this path fails later
             return path
         if (folds := self._folds.get(names[:2])) is None:
             (catalog,) = self._load("catalog", [names[:2]])
@@ -276,9 +276,9 @@ class Places:
         return _is_made_for(self._manager(found.kind), found, path, here)
 
     def _made_for_another(self, found: Entity, path: Names) -> Names | None:
-        """Return the path in the source for which imports made an entity, if that is another one beside ``path``.
+        """Return the path in the source for which imports made an entity, if it is not ``path`` but in its namespace.
 
-        Where a catalog folds names, what the source had as ``Orders`` must not get the data of ``orders``.
+        Where a catalog folds names, the source's table ``Orders`` must not get the data of its table ``orders``.
         """
         # a rename counts as a version
         first = found.names if found.version == 1 else _first_place(self._manager(found.kind), found)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PATIENCE", "TTL", "Root", "open_root"]
 
 TTL: Final = 15.0
+"""How long an import keeps its place after its process has died (seconds)."""
 PATIENCE: Final = TTL + 5.0
 """How long an import waits for another one (seconds): the lease of one that was killed ends in this time."""
 Names = tuple[str, ...]
@@ -41,8 +42,8 @@ def open_root(store: Store, path: Names, principal: str, **fields: Any) -> Itera
     """Give the place of an import, made with ``fields`` if it is new, to one import at a time.
 
     An import of the same kind into the same place waits until the other one ends, or until the lease of a killed one is
-    over. Raises LeaseHeld if the other one goes on; EntityNotFound if people have dropped the place since an import
-    went into it.
+    over. Raises LeaseHeld if the other one still runs then; EntityNotFound if people have dropped the place since an
+    import went into it.
     """
     made = set[int]()
     _, entity, _ = _found(store, path, principal, made, fields)

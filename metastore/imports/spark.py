@@ -1,8 +1,8 @@
 """Import every catalog that a Spark session sees, the Hive metastore included, through Spark's own catalog API.
 
 The driver lists and describes the tables, because only it has a session. Each executor writes a share of them to the
-store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. What people
-made, changed, dropped or renamed here stays: if a table has changed here and there since the last import, it is a
+store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. Changes that
+people made here stay, including drops and renames. If a table has changed here and there since the last import, it is a
 failure.
 """
 

@@ -38,7 +38,7 @@ def environment(command: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Stopped(Exception):
-    """The job must end while one of its files is fetched."""
+    """Raised when a job must end during the fetch of one of its files."""
 
 
 def words(type: str, command: Mapping[str, Any], folder: Path, stop: Callable[[], object] = lambda: None) -> list[str]:

@@ -24,7 +24,7 @@ def job_folder() -> Iterator[Path]:
     """Give an empty folder, and remove it afterwards, whatever the job has done to it."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        # None: a starting server took the folder for one that a dead server left
+        # None: a starting server has removed the folder, because it seemed to be a dead server's
         if (lock := _locked(folder)) is not None:
             break
     try:

@@ -64,7 +64,7 @@ def _seen_through(process: subprocess.Popen[bytes]) -> int:
 
 def main(words: list[str]) -> None:
     """Run the command, and report its exit code."""
-    # if the command has stopped this guard, it goes on, and reads the end of its input
+    # if the command has stopped this guard, the signal makes it continue, and read the end of its input
     _signal_at_the_end_of_the_parent(signal.SIGCONT)
     try:
         process = subprocess.Popen(

@@ -101,11 +101,11 @@ class WorkerPool:
                 self._wake.clear()
                 try:
                     self._look(seat, queue, threads)
-                except MetastoreError as error:  # running jobs go on as long as this server holds the seat
+                except MetastoreError as error:  # running jobs continue while this server holds the seat
                     _LOG.warning("the queue of jobs could not be read: %s", error)
                 self._wake.wait(_LOOKS)
         finally:
-            with self._guard:  # each running job looks here, and ends its command
+            with self._guard:  # each running job reads its reason here, and ends its command
                 self._running = dict.fromkeys(self._running, "leave")
             while self._running:
                 self._wake.wait(_LOOKS)

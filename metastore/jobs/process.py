@@ -102,7 +102,7 @@ class Process:
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
-        if not self.wait(_GRACE):  # the command stops its guard again and again
+        if not self.wait(_GRACE):  # the guard does not end: perhaps the command stops it again and again
             self._guard.kill()  # on Linux the command dies with it
             self._guard.wait()
 
@@ -119,7 +119,8 @@ def _give_back(file: int, size: int) -> None:
 
     The file's size stays, so that later output is appended at the same place.
     """
-    with suppress(OSError, AttributeError):  # another system, or a file system without holes: the file stays whole
+    # on another system, or a file system without holes, the file keeps its disk space
+    with suppress(OSError, AttributeError):
         free = ctypes.CDLL(None).fallocate
         free.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
         free(file, _PUNCH_HOLE | _KEEP_SIZE, 0, size)

@@ -25,9 +25,9 @@ __all__ = ["Queue", "is_free"]
 _KIND: Final = "job"
 _METALAKE: Final = "metalake"
 _BACK: Final = ("enable", "restore")
-"""The actions after which the jobs of a metalake can be run again; a queue from the meantime did not see them."""
+"""After these actions the jobs of a metalake can run again. A queue that was started in between has not read them."""
 _AWAY: Final = ("disable", "drop")
-"""The actions after which they cannot be run. The feed says nothing about entities below the metalake."""
+"""After these actions they cannot run. The feed says nothing about entities below the metalake."""
 _LOG = logging.getLogger("metastore.jobs")
 
 

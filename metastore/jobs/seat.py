@@ -19,6 +19,7 @@ __all__ = ["living", "take_seat"]
 
 _NAME: Final = "job-worker-{}"
 _SEATS: Final = 1000
+"""How many servers may run jobs on one database."""
 
 
 def take_seat(store: Store, ttl: float) -> Lease:

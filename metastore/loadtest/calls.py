@@ -202,7 +202,7 @@ class Calls:
         return self._call("restore", kind, path, call)
 
     def transaction(self, path: str, fn: Callable[[Within], T]) -> T | None:
-        """Run ``fn`` as one commit. ``path`` shows people where, and has no other effect."""
+        """Run ``fn`` as one commit. ``path`` only shows people the place of the transaction."""
 
         def call(operation: Operation) -> T:
             return self._store.run(lambda tx: fn(Within(tx, operation)), principal=operation.principal)

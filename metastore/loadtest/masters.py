@@ -18,6 +18,7 @@ _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:, *\d+)?\])?")
 _CLUSTER: Final = re.compile(r"local-cluster\[ *(\d+) *, *(\d+) *, *\d+ *\]")
 _KNOWN: Final = re.compile(r"(spark|k8s|yarn)\b")
 _MOST_HERE: Final = 1000
+"""How many clients a local master may run."""
 _PATIENCE: Final = 5.0
 """Seconds in which a master must accept a connection."""
 

@@ -152,7 +152,7 @@ def _watch(job: Future[None], assignment: Assignment, monitor: Monitor, tell: Te
         if now - max(busy, ends) > _PATIENCE:
             raise BackendUnavailable(
                 f"the clients have done nothing for {_PATIENCE:g} s, and Spark does not say that they ended; "
-                f"what they noted is in {assignment.folder}"
+                f"their records are in {assignment.folder}"
             )
 
 

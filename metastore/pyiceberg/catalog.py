@@ -1,4 +1,4 @@
-"""The catalog that PyIceberg loads: its namespaces are the store's schemas; its tables and views are the store's."""
+"""The catalog that PyIceberg loads: the store's schemas are its namespaces, and it has the store's tables and views."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class MetastoreCatalog(_PyIcebergBase):
     """An Iceberg catalog in a store, for PyIceberg.
 
     Properties: ``uri`` (of the store), ``warehouse`` (the place of tables without a location), ``metalake`` (default
-    ``lake``) and ``catalog`` (default: the catalog's name); these two are made if they are missing. All others go to
-    PyIceberg's file systems. A new database gets its schema.
+    ``lake``) and ``catalog`` (default: the catalog's name); the metalake and the catalog are created if they are
+    missing. All others go to PyIceberg's file systems. A new database gets its schema.
 
-    A commit that only appends never fails because of others: it is rebased. Any other commit whose requirement fails
-    raises CommitFailedException at once.
+    A commit that only appends never fails because of other commits: it is rebased. Any other commit with a false
+    requirement raises CommitFailedException at once.
     """
 
     def __init__(self, name: str, **properties: str) -> None:
@@ -86,11 +86,11 @@ class MetastoreCatalog(_PyIcebergBase):
     ) -> MetastoreCatalog:
         """Return the catalog ``root`` (metalake, catalog) of an open store, for a server. It reads and creates nothing.
 
-        ``once``: the idempotency key of the only request that uses this catalog. ``leases``: those in whose line lost
-        commits wait; a user's store has none. ``neighbours``: of the whole store. ``allowed``: folders besides the
-        warehouse where files may lie. ``merging``: appends are rebased although a requirement of the client is false.
-        ``of_users``: users whose rights are checked have tables there too. The properties of a table cannot name code
-        or endpoints here.
+        ``once``: the idempotency key of the only request that uses this catalog. ``leases``: commits that lost wait in
+        the line of these; a user's store has none. ``neighbours``: those of the whole store. ``allowed``: folders
+        besides the warehouse where files may lie. ``merging``: appends are rebased although a requirement is false.
+        ``of_users``: users whose rights are checked write there too. The properties of a table cannot name code or
+        endpoints here.
         """
         catalog = cls.__new__(cls)
         _PyIcebergBase.__init__(catalog, root[1], **properties)
@@ -123,7 +123,7 @@ class MetastoreCatalog(_PyIcebergBase):
         self._commits = Commits(store, line, self._places, once, neighbours, merging=merging)
 
     def create_tables(self) -> None:
-        """Create or upgrade the store's tables, where PyIceberg's SQL catalog creates its own."""
+        """Create or upgrade the store's tables. PyIceberg calls this where its SQL catalog would create its own."""
         migrated(self.properties[URI])
 
     def _make_root(self) -> None:
@@ -132,7 +132,7 @@ class MetastoreCatalog(_PyIcebergBase):
 
     @property
     def reach(self) -> str:
-        """A text that is equal for two catalogs if a location names the same file for both, and both may read it."""
+        """A text that two catalogs share if both may read the same files under the same locations."""
         return self._places.reach
 
     @property
@@ -178,7 +178,7 @@ class MetastoreCatalog(_PyIcebergBase):
     def update_namespace_properties(
         self, namespace: str | Identifier, removals: set[str] | None = None, updates: Properties = EMPTY_DICT
     ) -> PropertiesUpdateSummary:
-        """Remove and set properties of a namespace; changes that others make meanwhile stay.
+        """Remove and set properties of a namespace; other properties keep the values that others set meanwhile.
 
         Raises NoSuchNamespaceError; ValueError if a key is removed and set.
         """
@@ -223,8 +223,8 @@ class MetastoreCatalog(_PyIcebergBase):
     ) -> StagedTable:
         """Return a new table that is not written yet. Raises NoSuchNamespaceError.
 
-        A server also raises the errors of the creation: TableAlreadyExistsError, ForbiddenError. Otherwise its client
-        would learn of them only after it has written all files of the table.
+        A server also raises the errors of the creation: TableAlreadyExistsError, ForbiddenError. Otherwise a client
+        would see these errors only after it has written all files of the table.
         """
         if self._places.serves:
             self._tables.try_create(table_names(identifier))
@@ -264,24 +264,25 @@ class MetastoreCatalog(_PyIcebergBase):
     def _location(self, names: Identifier, location: str | None, *, held: bool = False) -> str:
         """Return the location of a new table or view. Raises NoSuchNamespaceError, ValueError.
 
-        ``held``: nothing is made there yet; the user names the folder later.
+        ``held``: nothing is made at the location yet; the user names the folder later.
         """
         above, user = self._namespaces.properties(names[:-1]).get(LOCATION), user_of(self._store)
         if not location:
             return self._apart(names, self._places.default(names, above, user if held else None), check=bool(above))
         if user is not None:
             chosen = self._places.check_chosen(location, names, above, user)
-            if held:  # nothing takes the folder here, and the server may give out a key for it
+            if held:  # the folder is not claimed yet, but the server may give out a key for it
                 self._once.require_unused(chosen)
         return self._apart(names, location.rstrip("/"), check=user is None or bool(above))
 
     def _apart(self, names: Identifier, place: str, *, check: bool) -> str:
-        """Return the place of a new table. In a server it raises ForbiddenError if another table has it.
+        """Return the place of a new table. In a server it raises ForbiddenError if the place overlaps another table's.
 
-        ``check``: an operator or a namespace chose it, so that it may lie in the folder of another table, or around it.
+        ``check``: an operator or a namespace chose the place, so it may lie in the folder of another table, or around
+        it.
         """
         if check and self._places.serves and self._shares(place):
-            # a taken name comes first: "create if not exists" names the folder of the table that is there
+            # report a taken name first: "create if not exists" names the folder of the existing table
             self._tables.try_create(names)
             raise ForbiddenError(f"{place[:200]!r} lies in the folder of another table, or around it; name another one")
         return place
@@ -291,12 +292,10 @@ class MetastoreCatalog(_PyIcebergBase):
             return self._neighbours.has_around(place) or self._neighbours.are_more_than(0, place)
 
     def _take(self, names: Identifier, *places: str) -> dict[str, Any]:
-        """Claim the folders that a user named for a new table or view.
+        """Claim the folders that a user named for a new table or view. Return the options of the call that makes it.
 
-        Raises ForbiddenError if a table or view was made in one of them before.
-
-        That table may belong to another user by now, under another name. Return the options of the call that makes the
-        new one.
+        Raises ForbiddenError if a table or view was made in one of them before. That table may belong to another user
+        by now, under another name.
         """
         if (user := user_of(self._store)) is None:
             return {}
@@ -356,7 +355,7 @@ class MetastoreCatalog(_PyIcebergBase):
         return self.pointer_and_place(identifier)[0]
 
     def pointer_and_place(self, identifier: str | Identifier) -> tuple[str, str | None]:
-        """Return where a table's metadata file is, and the location that the store has, without reading the file."""
+        """Return the locations of a table's metadata file and of the table, as the store has them. It reads no file."""
         return self._tables.pointer_and_place(parts(identifier))
 
     def drop_table(self, identifier: str | Identifier) -> None:
@@ -399,7 +398,7 @@ class MetastoreCatalog(_PyIcebergBase):
     def commit_tables(
         self, commits: Sequence[tuple[str | Identifier, tuple[TableRequirement, ...], tuple[TableUpdate, ...]]]
     ) -> list[CommitTableResponse]:
-        """Commit to several tables at once: all of the commits happen, or none. Raises as ``commit_table`` does.
+        """Commit to several tables at once: all commits happen, or none. Raises the errors of ``commit_table``.
 
         A commit with the requirement ``AssertCreate`` creates its table.
         """
@@ -515,7 +514,7 @@ class MetastoreCatalog(_PyIcebergBase):
         return self._once.run(attempt, lambda: self.load_view(names))
 
     def _check_registered(self, names: Identifier, place: str) -> None:
-        """Raise ForbiddenError if a user registers a file, or a location, of another table, which would be shared."""
+        """Raise ForbiddenError if a user registers a file, or a location, that belongs to another table."""
         if is_of_user(self._store):
             self._location(names, place)
 
@@ -530,7 +529,7 @@ class MetastoreCatalog(_PyIcebergBase):
     def replace_view(
         self, identifier: str | Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
     ) -> tuple[View, str]:
-        """Apply updates to a view; return it and the location of its metadata file.
+        """Apply updates to a view; return the view and the location of its metadata file.
 
         Raises NoSuchViewError, CommitFailedException, ValueError.
         """

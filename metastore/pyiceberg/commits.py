@@ -1,10 +1,10 @@
 """Commit to Iceberg tables: the compare-and-swap of the pointer to a table's metadata file.
 
 An attempt reads the table, applies the client's updates to its newest metadata, writes a new metadata file, and swaps
-the pointer in one commit of the store. The loser deletes its file and tries again. From the second attempt on it holds
-a lease that is named after the table, until it has won. Waiters get the lease in the order of arrival, so the writers
-of one table commit one after the other. After a commit has lost, later commits to the table wait from their first
-attempt on. The lease only orders them; the swap alone decides.
+the pointer in one commit of the store. An attempt that loses deletes its file, and the next one begins. From the second
+attempt on, the commit holds a lease that is named after the table. Waiters get the lease in the order of arrival, so
+the writers of one table commit one after the other. For a while after a commit has lost, new commits to the table wait
+from their first attempt on. The lease only orders the commits. The swap alone decides which one wins.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ if TYPE_CHECKING:
 __all__ = ["Commits", "Current", "TableCommit", "TableCreation", "answer"]
 
 _PATIENCE = 600.0
-"""How long a commit keeps trying (seconds): far longer than its place in the queue takes."""
+"""How long a commit keeps trying (seconds): far longer than its turn in the queue takes to come."""
 _MERGE = "metastore.commit.merge"
-"""The property of a table whose writers want appends to be merged by the server."""
+"""A table's property: with ``true``, the server merges all appends to the table."""
 _TTL = 10.0
 """How long the queue waits for a writer that died (seconds)."""
 _CONTENDED: Final[TTLCache[tuple[str, str], bool]] = TTLCache(10_000, 2.0, timer=SYSTEM.monotonic)
-"""The tables on which a commit of this process lost lately: pairs of the database and the lease that orders writers."""
+"""The tables on which a commit of this process lost lately, each as its database and the lease of its writers."""
 _CONTENDED_LOCK: Final = Lock()
 
 
@@ -93,7 +93,7 @@ class TableCommit:
 
 @dataclass(frozen=True)
 class TableCreation:
-    """A table that a commit creates: ``absent`` raises if the table is there already, or cannot be created.
+    """A table that a commit creates. ``absent`` raises if the table exists already, or cannot be created.
 
     ``take`` claims the table's folder: no other request can use it from then on.
     """
@@ -107,7 +107,7 @@ class TableCreation:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """One attempt at one table: its files are written, and its pointer is not swapped yet."""
+    """One attempt at one table. Its files are written, but its pointer is not swapped yet."""
 
     load: Callable[[], Current]
     current: Current
@@ -128,7 +128,7 @@ class _Prepared:
         swap = pointer_changes(before, self.current.location, after, self.location)
         columns = schema_changes(before, after)
         if columns and entity.columns != columns_of(before.schema()):
-            # others altered the columns in the store: the columns of the file replace them
+            # others altered the columns in the store, so the columns of the file replace them
             columns = fresh_columns(entity, after)
         return (*swap, *columns)
 
@@ -138,7 +138,7 @@ class _Prepared:
         return f"iceberg/{self.current.entity.id}"
 
     def apply(self, tx: Transaction) -> None:
-        """Swap the pointer. A table without changes must still be the one whose requirements were checked."""
+        """Swap the pointer. If the commit only checks this table, raise VersionConflict if the table has changed."""
         if self.is_change:
             tx.tables.alter(self.current.entity, *self.changes)
         else:
@@ -207,11 +207,12 @@ class Commits:
         new = {place: commit for place, commit in enumerate(commits) if isinstance(commit, TableCreation)}
         for creation in new.values():
             creation.absent()
-        try:  # one by one: if one fails, those before it have files to delete
+        try:  # one by one: if one fails, the files of those before it must be deleted
             for place, commit in enumerate(commits):
                 if not isinstance(commit, TableCreation):
                     attempts[place] = self._attempt(commit)
-            # last: a client whose requirement failed repeats the commit, with the same folders for its new tables
+            # creations last: if a requirement fails, the client repeats the commit with the same folders for its new
+            # tables
             for place, creation in new.items():
                 attempts[place] = self._created(creation)
         except BaseException:
@@ -243,7 +244,7 @@ class Commits:
         merging = self._merging or current.metadata.properties.get(_MERGE) == "true"
         own = io
         if self._places.of_users:
-            # a user's file may name a manifest list of another table, whose content the user must not learn
+            # a user's file may name a manifest list of another table, whose content would be shown to the user
             own = self._places.below(io, current.metadata.location, current.location.rpartition("/")[0])
         rebased = rebase(own, locations, current.metadata, commit.requirements, commit.updates, merging=merging)
         written = list(rebased.written)
@@ -257,14 +258,14 @@ class Commits:
             delete_quietly(io, written)
             raise
         replaced = rebased.replaced
-        # a server keeps the client's manifest list, and deletes the metadata files that left the log. Without a server,
-        # PyIceberg's own Table deletes those metadata files
+        # a server keeps the client's manifest list, and deletes the metadata files that the log no longer names.
+        # Without a server, PyIceberg's own Table deletes those metadata files
         if self._places.serves:
             replaced = tuple(outlived(current.metadata, after, location.rpartition("/")[0]))
         return _Prepared(commit.load, current, io, after, location, (*written, location), replaced)
 
     def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[CommitTableResponse] | None:
-        """Swap the pointers in one commit. None: another commit won, and this one's files are deleted."""
+        """Swap the pointers in one commit. None: another commit won, and the files of this attempt are deleted."""
         options = self._begun(attempts)
         if options is None:  # an earlier attempt under the same key has committed
             _discard(attempts)
@@ -282,7 +283,7 @@ class Commits:
             _discard(attempts)
             if lost:
                 raise
-            # a table was dropped, or its columns were altered, since it was read: the next attempt finds out
+            # a table was dropped, or its columns were altered, since it was read: the next attempt reads the reason
             return None
         except (DeadlineExceeded, RetriesExhausted, ScopeFrozen) as error:
             _discard(attempts)
@@ -319,7 +320,7 @@ class Commits:
                         attempt.apply(tx)
 
     def _settled(self, unknown: OutcomeUnknown) -> bool:
-        """Return whether a swap whose answer was lost has happened, even if other swaps followed it."""
+        """Return whether a swap happened although its answer was lost. Later swaps do not matter."""
         try:
             state = self._store.outcome(unknown.operation_id).state
         except MetastoreError as error:
@@ -338,16 +339,16 @@ class Commits:
         """Return the leases with these names. A commit that holds them already keeps its place."""
         if not names or (line is not None and sorted(line) == names and not line.is_over()):
             return line
-        queue.close()  # a commit that waits for leases holds none, so that no two wait for each other
+        queue.close()  # give up all leases before waiting for others, so that no two commits wait for each other
         try:
             return queue.enter_context(self._leases.acquire_many(names, ttl=_TTL, timeout=max(patience, 1.0)))
         except LeaseHeld as error:
             raise CommitFailedException(str(error)) from error
 
     def _contended(self, commits: Sequence[TableCommit | TableCreation]) -> list[str]:
-        """Return the leases of those tables at which a commit lost lately: new commits wait for them, too.
+        """Return the leases of those tables on which a commit lost lately: new commits wait for them, too.
 
-        Otherwise a writer at the head of the line would keep losing to newcomers.
+        Otherwise a writer at the head of the line would keep losing to new commits.
         """
         with _CONTENDED_LOCK:
             if not _CONTENDED:
@@ -367,7 +368,7 @@ class Commits:
 
 
 def _is_there(updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> bool:
-    """Whether the table has the snapshots of these updates already: a client repeats a commit whose answer was lost.
+    """Whether the table has the snapshots of these updates already: then the client repeats a lost commit.
 
     A client draws the ids of its snapshots at random, and one commit adds all of them.
     """
@@ -393,6 +394,6 @@ def _require_same(attempt: _Prepared, now: Table) -> None:
 
 
 def _discard(attempts: Iterable[_Prepared | _Created]) -> None:
-    """Delete the files of attempts that did not commit. The client's own files stay: it may use them again."""
+    """Delete the files of attempts that did not commit. The client's own files stay, because it may use them again."""
     for attempt in attempts:
         delete_quietly(attempt.io, list(attempt.written))

@@ -2,9 +2,9 @@
 
 A client names files in many fields: a location, a pointer, a log of older metadata, manifest lists, statistics. A
 server that followed each of them would read, write and delete, with its own credentials, any file that a client names.
-So it reaches files only through :class:`Confined`, which checks every path. It resolves ``..``, follows links on a
-local disk, and checks a path with and without the part that a URL parser treats as a query. Percent escapes are plain
-characters: no file system that PyIceberg loads resolves them, and the folders of odd names have them.
+So it reaches files only through :class:`Confined`, which checks every path. The check resolves ``..``, and follows
+links on a local disk. It reads a path twice: with and without the part that a URL parser treats as a query. Percent
+escapes are plain characters: no file system that PyIceberg loads decodes them, and folders with odd names contain them.
 
 Where users write into the folders of their own tables, one of them could make a link there to the folder of another
 table. So in such a warehouse no link below the folder is followed.
@@ -28,7 +28,7 @@ from metastore.leases.objects.buckets import bucket_of
 __all__ = ["END", "Confined", "Folders", "is_same_place", "keys_of"]
 
 END: Final = "\0"
-"""The end of each part of a place's key: no name has it."""
+"""The end of each part of a place's key. No name contains it."""
 
 
 class Folders:
@@ -39,7 +39,7 @@ class Folders:
         self._links = links
 
     def check(self, location: str) -> None:
-        """Raise ForbiddenError unless a location lies below one of the folders, in each way to read it."""
+        """Raise ForbiddenError unless a location lies below one of the folders, however it is read."""
         readings = _readings(location)
         if not all(any(reading.is_below(root) for root in self._roots) for reading in readings):
             raise ForbiddenError(
@@ -55,13 +55,13 @@ class Folders:
     def unlinked(self, location: str) -> tuple[str, tuple[str, ...]] | None:
         """Return the folder on a local disk in which a checked location lies, and the rest of its path.
 
-        None: it lies elsewhere, links are followed, or a URL parser finds a query, a fragment or a host in it.
+        None: it lies elsewhere, or links are followed, or a URL parser finds a query, a fragment or a host in it.
         """
         place = _Place.of(location)
         if self._links or not place.is_local or any(char in location for char in "?#") or urlsplit(location).netloc:
             return None
         found = [below for root in self._roots for below in place.named_below(root)]
-        # the deepest root: it may be a link itself, and no link may be in the rest of the path
+        # take the deepest root: the root may be a link itself, but no part of the rest of the path may be one
         return min(found, key=lambda below: len(below[1]), default=None)
 
 
@@ -106,7 +106,7 @@ class _Place:
         return self._store == root._store and len(self._parts) > count and self._parts[:count] == root._parts
 
     def named_below(self, root: _Place) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the path of ``root`` and the rest of this path, if its name lies below that of ``root``.
+        """Yield the path of ``root`` and the rest of this path, if this place is named below ``root``.
 
         Links are not followed.
         """
@@ -121,13 +121,13 @@ class _Place:
 
 
 def _readings(location: str) -> list[_Place]:
-    """Return what a location means, with and without what a URL parser treats as a query."""
+    """Return the places that a location may mean, with and without the part that a URL parser treats as a query."""
     url = urlsplit(location)._replace(query="", fragment="").geturl()
     return [_Place.of(text) for text in {location, url}]
 
 
 def keys_of(location: str) -> tuple[str, ...]:
-    """Return a text for each meaning of a location: that of a place in a folder begins with that of the folder."""
+    """Return one key for each meaning of a location. The key of a folder is a prefix of the keys below it."""
     return tuple(END.join((*store, *parts, "")) for store, parts in (one.key for one in _readings(location)))
 
 
@@ -137,7 +137,7 @@ def is_same_place(one: str, other: str) -> bool:
 
 
 def _require_no_pipe(location: str) -> None:
-    """Raise ForbiddenError for a pipe or a device on a local disk: opening it, or reading it, might never end."""
+    """Raise ForbiddenError for a pipe or a device on a local disk, because opening or reading it might never end."""
     place = _Place.of(location)
     if place.is_local:
         try:

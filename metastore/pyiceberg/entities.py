@@ -31,7 +31,7 @@ UUID_OF: Final = "table_uuid"
 FORMAT: Final = "iceberg"
 _COMMENT: Final = "comment"
 _OWN: Final = frozenset({POINTER, _PREVIOUS, _SNAPSHOT, _OPERATION, UUID_OF})
-"""Properties that the catalog writes: a table's own property with one of these names is only in its metadata file."""
+"""Properties that the catalog writes. A table's own property of this name is only in its metadata file."""
 
 
 def pointer_of(table: Table) -> str | None:
@@ -66,7 +66,7 @@ def _properties(metadata: TableMetadata, location: str, previous: str | None) ->
 def pointer_changes(
     before: TableMetadata, before_location: str, after: TableMetadata, location: str
 ) -> tuple[EntityChange, ...]:
-    """Return the changes of one commit, except those of columns; the swap of the pointer comes first."""
+    """Return the changes of one commit, except those of columns. The swap of the pointer comes first."""
     old = _properties(before, before_location, None)
     new = _properties(after, location, before_location)
     changes: list[EntityChange] = [SetProperty(POINTER, location, expected=before_location)]

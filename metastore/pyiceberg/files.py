@@ -55,7 +55,7 @@ M = TypeVar("M")
 _LARGEST = 64 << 20
 """The largest metadata file of a server (bytes, unpacked). A client chooses the file, and so its size."""
 _VALUES = 1_000_000
-"""The most values in a metadata file of a server: 60 KB unpacked to millions, which took minutes and gigabytes."""
+"""The most values in a metadata file of a server. 60 KB can unpack to millions, which took minutes and gigabytes."""
 _PART = 1 << 20
 
 
@@ -64,9 +64,10 @@ def _size(known: tuple[TableMetadata, int]) -> int:
 
 
 _KNOWN: LRUCache[tuple[str, str], tuple[TableMetadata, int]] = LRUCache(64 << 20, getsizeof=_size)
-"""The metadata that was used last, by file store and location, with the size of its text; 64 MiB of text together."""
+"""The metadata that was used last, by file store and location, with the size of its text. The limit is 64 MiB of
+text."""
 _REACH: Final = ("s3.", "adls.", "gcs.", "hdfs.", "hf.", "oss.", "client.", "py-io-impl")
-"""The properties of a file system that say which store it reaches, and with which account."""
+"""The properties of a file system that decide which store it reaches, and with which account."""
 _KNOWN_LOCK = Lock()
 _DELETES = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
 _GC = "gc.enabled"
@@ -103,18 +104,18 @@ def read_metadata(io: FileIO, location: str) -> TableMetadata:
 
 
 def _reach(io: FileIO) -> str:
-    """Return a key of the file store: with another endpoint or account, a location names another file."""
+    """Return a key of the file store. With another endpoint or account, the same location names another file."""
     own = sorted((key, str(value)) for key, value in io.properties.items() if key.startswith(_REACH))
     return hashlib.sha256(json.dumps(own).encode()).hexdigest()  # a hash, because the properties may have secrets
 
 
 def _remember(place: tuple[str, str], known: tuple[TableMetadata, int]) -> None:
-    with _KNOWN_LOCK, suppress(ValueError):  # the text is larger than the whole cache
+    with _KNOWN_LOCK, suppress(ValueError):  # LRUCache raises it for a text larger than the whole cache
         _KNOWN[place] = known
 
 
 def _parsed(io: FileIO, location: str) -> tuple[TableMetadata, int]:
-    """Read a metadata file. The error names wrong fields, and shows no content of the file, which may be secret."""
+    """Read a metadata file. The error names the wrong fields, but shows no content of the file, which may be secret."""
     text = read_text(io, location)
     try:
         return parsed(text), len(text)
@@ -145,7 +146,7 @@ def read_text(io: FileIO, location: str) -> bytes:
 def check_text(io: FileIO, location: str, text: bytes) -> None:
     """Raise ValidationError in a server for a metadata file that is larger than the server would read."""
     _check_size(io, location, len(text))
-    # a value needs at least a byte, so a shorter text is not counted
+    # a value needs at least one byte, so the values of a shorter text need not be counted
     if isinstance(io, Confined) and len(text) > _VALUES:
         try:
             check_values(text, _VALUES, _LARGEST)
@@ -168,7 +169,7 @@ def _wrong_fields(error: Exception) -> str:
 
 
 def never_changes(location: str) -> bool:
-    """Whether a metadata file's name has a UUID: then a catalog has written it."""
+    """Whether a metadata file's name has a UUID. Then a catalog has written the file, and it never changes."""
     return TABLE_METADATA_FILE_NAME_REGEX.fullmatch(location.rsplit("/", 1)[-1]) is not None
 
 
@@ -177,7 +178,7 @@ def read_current(named: Callable[[], tuple[E, str]], read: Callable[[str], M]) -
 
     ``named`` reads the entity and this location.
 
-    A commit may meanwhile replace the file and delete it, if the table or view wants that: then the new file is read.
+    A commit may meanwhile replace the file and delete it, if the table or view wants that. Then the new file is read.
     Raises FileNotFoundError if the missing file is still the current one.
     """
     entity, location = named()
@@ -205,12 +206,12 @@ def write_metadata(io: FileIO, metadata: TableMetadata, location: str) -> None:
         delete_quietly(io, [location])
         raise
     if never_changes(location):
-        _remember((_reach(io), location), (shared(metadata), len(text)))  # this process's next commit builds on it
+        _remember((_reach(io), location), (shared(metadata), len(text)))  # the next commit of this process reads it
 
 
 @cache
 def _keeps_nulls() -> bool:
-    """Whether nulls are written, for old readers; cached, because PyIceberg reads its whole configuration for that."""
+    """Whether nulls are written, for old readers. Cached, because PyIceberg reads its whole configuration for this."""
     return bool(Config().get_bool("legacy-current-snapshot-id"))
 
 
@@ -235,7 +236,7 @@ def _is_true(metadata: TableMetadata, name: str, *, otherwise: bool) -> bool:
 
 
 def make_folders(location: str) -> None:
-    """Make the folders of a staged table on a local disk: some engines (DuckDB) do not make them.
+    """Make the folders of a staged table on a local disk, because some engines (DuckDB) do not make them.
 
     Other file systems need no folders.
     """
@@ -248,7 +249,7 @@ def make_folders(location: str) -> None:
 def outlived(before: TableMetadata, after: TableMetadata, folder: str) -> list[str]:
     """Return the metadata files that a commit has cut from the log, if the table's properties want them deleted.
 
-    A table that was registered may name any file in its log. So only files in the table's own ``folder`` count.
+    A registered table may name any file in its log, so only files in the table's own ``folder`` count.
     """
     if not _is_true(after, _DELETES, otherwise=TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED_DEFAULT):
         return []
@@ -258,7 +259,7 @@ def outlived(before: TableMetadata, after: TableMetadata, folder: str) -> list[s
 
 
 def delete_quietly(io: FileIO, locations: list[str]) -> None:
-    """Delete files that nothing refers to. A file that stays does no harm, so a failure is only logged."""
+    """Delete files that nothing refers to. A failure is only logged, because a file that stays does no harm."""
     for location in locations:
         try:
             io.delete(location)
@@ -267,9 +268,11 @@ def delete_quietly(io: FileIO, locations: list[str]) -> None:
 
 
 def files_of(io: FileIO, metadata: TableMetadata, location: str) -> list[str]:
-    """Return all files of a table, for a purge. A file that cannot be read is logged; those that it names are missing.
+    """Return all files of a table, for a purge.
 
-    With the property ``gc.enabled=false`` data files stay, as in Iceberg's Java library: other tables may use them.
+    If a file cannot be read, log it, and leave out the files that it names.
+
+    With the property ``gc.enabled=false`` the data files stay, as in Iceberg's Java library: other tables may use them.
     """
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots:

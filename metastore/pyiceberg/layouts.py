@@ -16,7 +16,7 @@ __all__ = ["check_added", "check_layout", "check_versions", "check_writable", "f
 _WRITABLE: Final = (1, 2)
 """The table formats whose metadata PyIceberg can write."""
 _UNWRITABLE: Final = 3
-"""The format version that it can only read."""
+"""The format version that PyIceberg can read, but not write."""
 
 
 def format_version(properties: Properties) -> Literal[1, 2]:
@@ -49,7 +49,7 @@ def _not_writable() -> NotImplementedError:
 
 
 def check_layout(metadata: TableMetadata) -> None:
-    """Raise ValidationError for a transform that does not fit its column: other readers could not load the table."""
+    """Raise ValidationError for a transform that does not fit its column. Other readers could not load the table."""
     metadata.spec().check_compatible(metadata.schema())
     metadata.sort_order().check_compatible(metadata.schema())
 

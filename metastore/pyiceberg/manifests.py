@@ -1,7 +1,7 @@
 """Read manifest lists and manifests. A server bounds their unpacked size, because clients write them.
 
-PyIceberg unpacks each block of an Avro file at once: 1.5 MB become gigabytes. Its C decoder trusts each length in a
-file: a wrong one returns memory beyond the file, or crashes the process. So each length is checked first.
+PyIceberg unpacks each block of an Avro file at once, so 1.5 MB can become gigabytes. Its C decoder trusts each length
+in a file. A wrong length returns memory beyond the file, or crashes the process. So each length is checked first.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ T = TypeVar("T", bound=Record)
 _Made = dict[int, Callable[..., Any]]
 """The classes of records or of values, by field id."""
 _LARGEST: Final = 64 << 20
-"""The largest such file in a server, both packed and unpacked (bytes)."""
+"""The largest size of such a file in a server, both packed and unpacked (bytes)."""
 _VALUES: Final = 4_000_000
-"""The most values in such a file in a server, without lists of numbers: one byte becomes an object of 200 bytes."""
+"""The most values in such a file in a server, without lists of numbers. One byte can become an object of 200 bytes."""
 _SCHEMA: Final = 1 << 20
 """The largest schema of such a file (bytes)."""
 _PART: Final = 1 << 20
@@ -56,8 +56,8 @@ _PART: Final = 1 << 20
 def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     """Return the manifests in the list of a snapshot. Raises ValidationError.
 
-    PyIceberg's own method returns, for each path, the manifest that the process read first, from any list. So a user
-    could name another table's manifest in its own list, as an empty one, and that table would lose its rows.
+    PyIceberg's own method keeps manifests by path, and returns the one that the process read first, from any list. A
+    user could name another table's manifest in a list of its own, as an empty one, and that table would lose its rows.
     """
     types: _Made = {-1: ManifestFile, 508: PartitionFieldSummary}
     schema = MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION]
@@ -90,7 +90,7 @@ def _records(io: FileIO, location: str, schema: Schema, types: _Made, enums: _Ma
 
 
 class _Large(ValueError):
-    """A file is larger than any that a catalog wrote. The message says in what."""
+    """A file is larger than any that a catalog wrote. The message names the limit."""
 
 
 class _Read(InputFile):
@@ -120,7 +120,7 @@ class _Decoder(BinaryDecoder):
 
     def __init__(self, text: bytes, left: int = sys.maxsize) -> None:
         self._end = len(text)
-        # pad with zeros: the numbers that it reads past the end are zeros, at most as many as the text has bytes
+        # pad with zeros: reads past the end return zeros, and read at most as many numbers as the text has bytes
         self._decoder = new_decoder(text + bytes(len(text) + 16))
         self.left = left
 
@@ -145,8 +145,8 @@ class _Decoder(BinaryDecoder):
         return number
 
     def read_ints(self, n: int) -> tuple[int, ...]:
-        """Return the next ``n`` numbers. They do not count as values: each takes 8 bytes."""
-        self._require(n)  # each number has at least a byte
+        """Return the next ``n`` numbers. They do not count as values, because each takes only 8 bytes."""
+        self._require(n)  # each number needs at least one byte
         numbers = self._decoder.read_ints(n)
         self._require(0)
         return numbers
@@ -239,7 +239,7 @@ def _zstandard(block: bytes) -> Iterator[int]:
 
 
 def _snappy(block: bytes) -> Iterator[int]:
-    """Yield the size that a block states at its beginning: the reader allocates and expects this many bytes."""
+    """Yield the size that a block states at its beginning: the reader allocates and expects this number of bytes."""
     size = 0
     for place, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << 7 * place

@@ -19,7 +19,7 @@ from metastore.store import Store
 __all__ = ["Namespaces"]
 
 _EMPTY: Final = {"exists": "true"}
-"""The properties that PyIceberg's SQL catalog shows for a namespace without any."""
+"""The properties that PyIceberg's SQL catalog shows for a namespace that has none."""
 
 
 class Namespaces:
@@ -46,7 +46,7 @@ class Namespaces:
         """Drop an empty namespace."""
 
         def attempt(options: dict[str, Any]) -> None:
-            # a drop that finds nothing leaves an operation, which each repeat of the key reads
+            # a drop that finds nothing writes an operation, which each repeat under the key must read, so look first
             with errors_of_iceberg(), missing_raises(no_namespace(names)):
                 self._store.schemas.load((*self._root, *names))
             with errors_of_iceberg():
@@ -89,7 +89,7 @@ class Namespaces:
         return dict(self._load(names).properties) or dict(_EMPTY)
 
     def update(self, names: Identifier, removals: set[str], updates: dict[str, str]) -> PropertiesUpdateSummary:
-        """Remove and set properties; changes that others make meanwhile stay."""
+        """Remove and set properties; other properties keep the values that others set meanwhile."""
 
         def attempt(options: dict[str, Any]) -> PropertiesUpdateSummary:
             schema = self._load(names)
@@ -100,7 +100,7 @@ class Namespaces:
                 self._store.schemas.alter(schema, *removed, *added, **options)
             return PropertiesUpdateSummary(removed=sorted(has), updated=list(updates), missing=sorted(removals - has))
 
-        def answer() -> PropertiesUpdateSummary:  # no record says which keys were missing at the time
+        def answer() -> PropertiesUpdateSummary:  # nothing records which keys were missing at that time
             return PropertiesUpdateSummary(removed=sorted(removals), updated=list(updates), missing=[])
 
         return self._once.run(attempt, answer)

@@ -1,9 +1,9 @@
 """Find out which Iceberg tables have their folder inside another one.
 
 A client that gets a key for a folder, or can have its files deleted, reaches the files of all tables in it. The store
-knows the folder of each table, and nothing keeps folders apart that operators choose. So a server, and a purge, ask
-here. The folders are read once, which takes seconds for 50,000 tables, and then follow each commit. Tables of other
-formats do not count: each user may make one at any location, and could shut others out of their tables.
+knows the folder of each table, but nothing keeps the folders apart that operators choose. So a server, and a purge, use
+this module. It reads all folders once, which takes seconds for 50,000 tables, and then follows each commit. Tables of
+other formats do not count. Each user may make one at any location, and could keep others out of their tables.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ __all__ = ["Neighbours"]
 
 _PAGE: Final = 100
 _STORE: Final = 3
-"""How many parts of a key say which store it is."""
+"""How many parts of a key name its object store or file system."""
 _PAGES: Final = 10
-"""A reader that is behind by more pages of changes than this reads all folders again instead."""
+"""If more pages of changes than this are missing, all folders are read again instead."""
 _RECENT: Final = 500
-"""The commits that were open when all folders were read are among this many of the newest changes."""
+"""Commits that were open when all folders were read may be among this many of the newest changes."""
 
 
 class Neighbours:
-    """The folders of all Iceberg tables of a store, which is not that of a user."""
+    """The folders of all Iceberg tables of a store. The store must not be a user's."""
 
     def __init__(self, store: Store) -> None:
         self._backend = store._session.backend  # noqa: SLF001  (the same package)
@@ -47,20 +47,21 @@ class Neighbours:
         """When the folders were last read (monotonic seconds)."""
         self._origin: Origin | None = None
         self._positions: Positions | None = None
-        """The changes that are in the folders; None: the folders were not read yet."""
+        """The changes that the folders include; None: the folders were not read yet."""
         self._of: dict[int, tuple[str, ...]] = {}
         self._sorted: list[tuple[str, int]] = []
-        """The keys of all folders, each with the id of its table: places in a folder sort after the folder's key."""
+        """The keys of all folders, each with the id of its table. Places in a folder sort after the folder's key."""
 
     def look(self) -> None:
         """Read the folders of all tables, so that no later caller waits for it."""
         self._ids(lambda _: (), ())
 
     def are_more_than(self, most: int, location: str, patience: float = -1.0) -> bool:
-        """Whether more than ``most`` live tables have a location as their folder, or lie below it.
+        """Whether more than ``most`` live tables have their folder at a location, or below it.
 
-        Those of one UUID in that very folder are one table: a copy of a table has its files. ``patience``: how long to
-        wait for another thread that reads the folders (seconds; -1: until it has); then it raises BackendUnavailable.
+        Tables with one UUID at exactly that location count as one, because a copy of a table has its files.
+        ``patience``: how long to wait for another thread that reads the folders (seconds; -1: no limit). After that,
+        BackendUnavailable is raised.
         """
         folders = keys_of(location)
         tables, ids = set[Hashable](), self._ids(self._below, folders, patience)
@@ -75,7 +76,7 @@ class Neighbours:
         return False
 
     def may_be_more_than(self, most: int, location: str) -> bool:
-        """Whether :meth:`are_more_than` is true, or the database does not say."""
+        """Whether :meth:`are_more_than` is true, or cannot be answered because the database does not answer."""
         try:
             return self.are_more_than(most, location)
         except MetastoreError:
@@ -88,10 +89,10 @@ class Neighbours:
         return any(folder.startswith(key) for _, _, keys in found for key in keys for folder in folders)
 
     def _live(self, ids: list[int]) -> Iterator[tuple[int, str | None, tuple[str, ...]]]:
-        """Yield those of the tables that are live now: the id, the UUID, and the keys of the folder."""
+        """Yield the tables that are live now: the id, the UUID, and the keys of the folder."""
         found = self._backend.by_id(ids)
         gone = [number for number, known in zip(ids, found, strict=True) if _is_gone(known)]
-        if gone and self._lock.acquire(blocking=False):  # otherwise the next caller forgets them
+        if gone and self._lock.acquire(blocking=False):  # if the lock is taken, the next caller forgets them
             try:
                 self._read(gone)
             finally:
@@ -102,12 +103,12 @@ class Neighbours:
                 yield known.record.chain[-1].id, properties.get(UUID_OF), _keys(known.record.doc)
 
     def _ids(self, find: Callable[[str], Iterable[int]], folders: tuple[str, ...], patience: float = -1.0) -> list[int]:
-        """Return the ids of the tables that are found for these folders. They may have gone since."""
+        """Return the ids of the tables that ``find`` returns for these folders. Some may have been dropped since."""
         asked = SYSTEM.monotonic()
         if not self._lock.acquire(timeout=patience):
             raise BackendUnavailable("another request reads the folders of all tables; try again in a few seconds")
         try:
-            if self._began < asked:  # otherwise another thread has read the feed since this one asked
+            if self._began < asked:  # unless another thread has read the feed since this call began
                 began = SYSTEM.monotonic()
                 self._follow()
                 self._began = began
@@ -132,18 +133,18 @@ class Neighbours:
             yield number
 
     def _follow(self) -> None:
-        """Read what has changed; the lock is held."""
+        """Read the changes. The caller holds the lock."""
         origin, positions = self._backend.origin, self._positions
         is_same = positions is not None and self._origin == origin and self._has_followed(positions)
-        if not is_same or self._backend.origin != origin:  # gc, a fail-over or a restore has taken changes away
+        if not is_same or self._backend.origin != origin:  # gc, a fail-over or a restore has removed changes
             self._positions = None
             self._read_all()
 
     def _has_followed(self, positions: Positions) -> bool:
-        """Read the changed tables. False: too much has changed, or changes are gone.
+        """Read the changed tables. False: too much has changed, or some changes no longer exist.
 
-        A committed change counts at once. It counts even after the number of an open commit: any other transaction of
-        the server may keep the feed from passing that number.
+        A committed change counts at once, even if its number comes after that of an open commit. The feed would wait,
+        because any other transaction of the database server may keep it from passing that number.
         """
         for _ in range(_PAGES):
             after = positions.last
@@ -160,7 +161,7 @@ class Neighbours:
     def _read_all(self) -> None:
         origin, drawn = self._backend.origin, self._backend.watermark().position
         answer = self._backend.touched(drawn, (), 0)
-        # a commit that is open now may have drawn an earlier number
+        # a commit that is open now may have an earlier number
         positions = Positions(answer.epoch, max(answer.collected, drawn - _RECENT))
         with self._backend.snapshot() as snapshot:
             rows = snapshot.rows("entity", ("id", "doc"), ("id",))
@@ -169,7 +170,7 @@ class Neighbours:
         self._origin, self._positions = origin, positions
 
     def _read(self, ids: list[int]) -> None:
-        """Read the folders of some tables; the lock is held. A restore that follows has a later change."""
+        """Read the folders of some tables. The caller holds the lock. A restore after this read is a later change."""
         for some in batched(ids, _PAGE):
             for number, known in zip(some, self._backend.by_id(some), strict=True):
                 for key in self._of.pop(number, ()):
@@ -181,12 +182,12 @@ class Neighbours:
 
 
 def _is_gone(known: Known | None) -> bool:
-    """Whether a table was purged, or dropped by itself: only a restore of its own brings it back."""
+    """Whether a table was purged, or was dropped itself: only its own restore would bring it back."""
     return known is None or (known.state == DROPPED and not known.dropping)
 
 
 def _keys(doc: str) -> tuple[str, ...]:
-    """Return the keys of the folder of an Iceberg table, by its document; nothing for another entity."""
+    """Return the keys of the folder of an Iceberg table, from its document; nothing for another entity."""
     fields = json.loads(doc) if f'"{POINTER}"' in doc else {}
     location = fields.get("location")
     is_table = fields.get("format") == FORMAT and POINTER in fields.get("properties", {})

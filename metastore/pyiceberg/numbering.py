@@ -1,8 +1,8 @@
 """Number the schemas, partition specs and sort orders that a commit adds, as Iceberg's own catalogs do.
 
-A client may give an id. A part that the table has already is not added a second time. A new part whose id is taken gets
-the next id, because other readers cannot load a table with two parts of one id. A later update of the same commit that
-names the part, by its id or as "the last one added", means the part as numbered here.
+A client may give an id. A part that the table has already is not added again. A new part with a taken id gets the next
+id, because other readers cannot load a table with two parts of one id. A later update of the same commit may name the
+part, by its id or as "the last one added". It then means the part with its new id.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Parts:
         self._last: int | None = None
 
     def place(self, wanted: int, content: Any) -> tuple[int, bool]:
-        """Return the id of an added part, and whether the table lacks it."""
+        """Return the id of an added part, and whether the part is new to the table."""
         number = next((one for one, known in self._known.items() if known == content), None)
         is_new = number is None
         if number is None:
@@ -46,7 +46,7 @@ class _Parts:
         return number, is_new
 
     def meant(self, number: int) -> int:
-        """Return the id that a later update means. "The last one added" stays as it is if none was added."""
+        """Return the id that a later update means. "The last one added" stays unchanged if no part was added."""
         if number == _LAST_ADDED:
             return number if self._last is None else self._last
         return self._moved.get(number, number)
@@ -64,7 +64,7 @@ def numbered(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> tuple
 
 
 def _placed(update: TableUpdate, schemas: _Parts, specs: _Parts, orders: _Parts) -> TableUpdate | None:
-    """Return an update that adds a part, with the part's id; None if the table has that part already."""
+    """Return an update that adds a part, with the part's new id; None if the table has that part already."""
     if isinstance(update, AddSchemaUpdate):
         schema = update.schema_
         number, is_new = schemas.place(schema.schema_id, schema)
@@ -82,7 +82,7 @@ def _placed(update: TableUpdate, schemas: _Parts, specs: _Parts, orders: _Parts)
 
 
 def _meant(update: TableUpdate, schemas: _Parts, specs: _Parts, orders: _Parts) -> TableUpdate:
-    """Return an update that names a part, with the part's id in this table; return any other unchanged."""
+    """Return an update that names a part, with the part's id in this table; return any other update unchanged."""
     if isinstance(update, SetCurrentSchemaUpdate):
         return SetCurrentSchemaUpdate(**_field("schema-id", schemas.meant(update.schema_id)))
     if isinstance(update, SetDefaultSpecUpdate):

@@ -1,17 +1,17 @@
 """Apply a request at most once under its idempotency key, whichever server gets the repeat.
 
 The operation ids of attempts 0, 1, 2, … are derived from the key. So each server can look up the outcome of each
-attempt in the database. If one has committed, the request is done. A failed attempt is over. An open attempt may still
-commit: then the next swap fails, because the pointer has moved.
+attempt in the database. If one attempt has committed, the request is done. A failed attempt cannot commit any more. An
+open attempt may still commit, but then the next swap fails, because the pointer has moved.
 
-Two notes are kept beside the attempts, as results of operations that write nothing. The first says which request the
-key belongs to. The second is the final answer of a request that was refused: it takes the place of the next attempt, so
-that no attempt in flight can still commit.
+Two notes are kept beside the attempts, as results of operations that write nothing. The first one names the request
+that the key belongs to. The second one is the final answer of a request that was refused. It has the operation id of
+the next attempt, so no attempt in flight can still commit.
 
 A note of the same kind says that a request has used a folder which the server held for a user. **Users make at most one
-table or view in such a folder, for ever.** Only the request of the note may make something there. It commits at most
+table or view in such a folder, for ever.** Only the request in the note may make something there. It commits at most
 once, because the operation ids of its attempts are derived from its key. Without a key they are derived from the
-request's content: so a failed request can be repeated, and a repeat of a committed one is refused.
+request's content. So a failed request can be repeated, and the repeat of a committed one is refused.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = ["Once", "Refused"]
 
 T = TypeVar("T")
 _MOST: Final = 10
-"""How often other calls may come first before an attempt is given up: each attempt reads the table again."""
+"""How many times other calls may come first before the request fails. Each attempt reads the table again."""
 
 
 class Refused(Exception):
-    """The request was refused for good before; ``answer`` is the answer that ``settle`` kept."""
+    """The server refused the request for good before; ``answer`` is the answer that ``settle`` kept."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__("the request was refused before")
@@ -52,7 +52,7 @@ class Once:
     """The attempts of one request.
 
     ``text``: its idempotency key, or None. ``whose``: the principal. ``call``: the method and path. ``store``: a store
-    that sees all operations, not a user's: the user may have lost the right to what an attempt wrote.
+    that sees all operations, and is not a user's: the user may have lost the right to something that an attempt wrote.
     """
 
     def __init__(self, store: Store, text: str | None = None, whose: str = "", call: str = "") -> None:
@@ -84,7 +84,7 @@ class Once:
     def take(self, *folders: str) -> dict[str, Any]:
         """Note that this request makes something in these folders; return the options of the call that makes it.
 
-        Raises ForbiddenError if another request has noted one of them, or this one has made something there.
+        Raises ForbiddenError if another request has noted one of the folders, or this one has made something there.
         """
         if self._text is None:
             self._text = "says " + hashlib.sha256(json.dumps(self._said, sort_keys=True).encode()).hexdigest()
@@ -96,12 +96,14 @@ class Once:
         return self.begin() or {}
 
     def require_unused(self, folder: str) -> None:
-        """Raise ForbiddenError if a request has noted a folder: its table may belong to another user by now."""
+        """Raise ForbiddenError if a request has noted a folder: the table there may belong to another user by now."""
         if self._store.outcome(_use_of(folder)).state != "unknown":
             raise _used(folder)
 
     def settle(self, answer: dict[str, Any]) -> bool:
-        """Keep the answer to a refused request for its repeats; False: an attempt has committed, so it was not refused.
+        """Keep the answer to a refused request for its repeats.
+
+        False: an attempt has committed, so nothing was refused.
 
         Raises Refused if another answer is kept already.
         """
@@ -116,10 +118,10 @@ class Once:
         return True
 
     def _note(self, operation: UUID, about: Any, value: T) -> T:
-        """Write a result under an id, once: a repeat with the same ``about`` gets it, others get OperationIdReused."""
+        """Write a result under an id, once. A repeat with the same ``about`` gets it; others get OperationIdReused."""
         request = Request[T](
             "note",
-            lambda: "note what a request came to",
+            lambda: "note the outcome of a request",
             attempt=lambda _: value,
             replay=lambda _: value,
             arguments=lambda: [about],
@@ -129,7 +131,7 @@ class Once:
     def begin(self) -> dict[str, Any] | None:
         """Return the options of the next attempt's call; None: an attempt has committed.
 
-        Read everything that the attempt rests on before you call this: then no earlier attempt can commit unnoticed.
+        Read everything that the attempt depends on before you call this. Then no earlier attempt can commit unnoticed.
         Raises Refused if the request was refused for good, ForbiddenError if a request without a key has used its
         folders.
         """
@@ -153,7 +155,7 @@ class Once:
             number += 1
 
     def has_committed(self) -> bool:
-        """Whether an attempt under the key has committed; False without a key, because then it is not known."""
+        """Whether an attempt under the key has committed. False without a key, because then this is not known."""
         return self._has_key and self.begin() is None
 
     def run(self, attempt: Callable[[dict[str, Any]], T], answer: Callable[[], T]) -> T:
@@ -175,7 +177,10 @@ class Once:
         return self.guard(attempts, answer)
 
     def guard(self, work: Callable[[], T], answer: Callable[[], T]) -> T:
-        """Return the result of ``work()``; that of ``answer()`` if it fails because an attempt has committed."""
+        """Return the result of ``work()``.
+
+        If it fails because an attempt has committed, return that of ``answer()``.
+        """
         try:
             return work()
         except CommitStateUnknownException:

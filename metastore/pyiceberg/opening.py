@@ -14,7 +14,10 @@ __all__ = ["migrated", "opened"]
 
 
 def opened(uri: str) -> Store:
-    """Open the store; give a new database its schema. An old schema raises MigrationNeeded: an operator migrates it."""
+    """Open the store, and create the tables of a new database.
+
+    An old schema raises MigrationNeeded, for an operator.
+    """
     url = _url(uri)
     try:
         return metastore.open(url)
@@ -31,5 +34,5 @@ def migrated(uri: str) -> None:
 
 
 def _url(uri: str) -> str:
-    """Return the URI with this project's driver; PyIceberg's documentation names another one for PostgreSQL."""
+    """Return the URI with this project's driver, because PyIceberg's documentation names another one for PostgreSQL."""
     return uri.replace("postgresql+psycopg2:", "postgresql+psycopg:", 1)

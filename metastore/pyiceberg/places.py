@@ -50,7 +50,7 @@ _DOTS: Final = (".", "..")
 _PLACES: Final = ("write.metadata.path", "write.data.path", "write.object-storage.path", "write.folder-storage.path")
 """Properties of tables that name folders."""
 _PART: Final = re.compile("([0-9a-f]{32})([0-9a-f]{16})")
-"""The unique part of a user's folder: a UUIDv7, and a mark that tells whose folder it is."""
+"""The unique part of a user's folder: a UUIDv7, and a mark that is derived from the user's name."""
 _CHOSEN: Final = re.compile("-[0-9a-f]{12}7[0-9a-f]{19}([0-9a-f]{16})?/")
 """The end of the name of a folder that a server chose for a table or a view."""
 _AHEAD: Final = 60 * 1000
@@ -62,7 +62,7 @@ Less than a day passes from the first use to the end of this time, and gc keeps 
 
 
 def folder(name: str) -> str:
-    """Return the folder for a name: the name, escaped if it would lead elsewhere or to the folder of another name.
+    """Return the folder for a name. A name that would lead elsewhere, or to the folder of another name, is escaped.
 
     PyIceberg reads a location as a URL, and drops its query and its fragment.
     """
@@ -72,15 +72,15 @@ def folder(name: str) -> str:
 
 
 def chosen_in(location: str) -> list[str]:
-    """Return the ends of the folders in a location that look like those that a server chose: ``-PART/``."""
+    """Return the ends of the folders in a location that have the form of the server's choice: ``-PART/``."""
     return [found[0] for found in _CHOSEN.finditer(f"{location}/")]
 
 
 def is_first(end: str, made: int) -> bool:
     """Whether a server may have chosen the folder with this end for a table of this creation time (µs since 1970).
 
-    The end says when the folder was chosen: at most a day before the creation, for a staged table. The clock of the
-    database, which says when the table was made, may be behind those of the servers.
+    The end has the time at which the folder was chosen: at most a day before the creation, for a staged table. The
+    creation time comes from the database, whose clock may be behind those of the servers.
     """
     return -2 * _AHEAD < made // 1000 - _chosen_at(end[1:]) < 2 * _HOLDS
 
@@ -114,10 +114,11 @@ class Places:
     """The file systems of one catalog, by its properties.
 
     ``trusting``: the properties of a table may name an endpoint, and classes of Python to load. A server does not trust
-    them, because its clients write them: they could get the server's credentials, or run code of their choice. It also
-    refuses a relative location, which would lie in its working folder, and every place that does not lie below its
-    warehouse or one of ``allowed``. ``of_users``: users whose rights are checked write into its folders, and may have
-    replaced a metadata file, or made a link. So not even an operator reads or writes at a place that these name.
+    these properties, because its clients write them: they could get the server's credentials, or run code. A server
+    also refuses a relative location, which would lie in its working folder, and every place outside its warehouse and
+    the folders ``allowed``. ``of_users``: users whose rights are checked write into its folders. They may have replaced
+    a metadata file, or made a link. So even an operator does not read or write at a place that such a file or link
+    names.
     """
 
     def __init__(
@@ -138,17 +139,17 @@ class Places:
 
     @property
     def reach(self) -> str:
-        """A text that is equal for two catalogs if a location names the same file for both, and both may read it."""
+        """A text that two catalogs share if both may read the same files under the same locations."""
         return hashlib.sha256(
             json.dumps(self._reached, default=str).encode()
         ).hexdigest()  # hashed: it may hold secrets
 
     def default(self, names: Identifier, above: str | None, user: str | None = None) -> str:
-        """Return the location of a new table or view that names none: below its namespace's, or in the warehouse.
+        """Return the location of a new table or view that names none: in its namespace's location, or in the warehouse.
 
-        In a server the folder has a part that no other table gets: a table that is renamed keeps its folder, and the
-        next table of its name must not share it. With ``user`` the folder is held for this user, who names it later.
-        Raises ValueError if neither is set.
+        In a server, a unique part ends the folder's name. A renamed table keeps its folder, and the next table of its
+        old name must not share it. With ``user`` the folder is held for this user, who names it later. Raises
+        ValueError if there is neither a namespace's location nor a warehouse.
         """
         begin = self.named(names, above)
         if self._trusting:
@@ -157,7 +158,7 @@ class Places:
         return f"{begin}-{part}{'' if user is None else _mark(part, begin, user)}"
 
     def named(self, names: Identifier, above: str | None) -> str:
-        """Return the beginning of the default place of a table or view. Raises ValueError, ForbiddenError."""
+        """Return the default place of a table or view, without its unique part. Raises ValueError, ForbiddenError."""
         if above:
             # PyIceberg would ignore the rest of the path
             if not self._trusting and any(char in above for char in "?#"):
@@ -175,8 +176,8 @@ class Places:
     def check_namespace(self, names: Identifier, location: str | None) -> None:
         """Raise ForbiddenError if a user chooses the location of a namespace: it may be the folder of a table.
 
-        Then a user who may read that table would also get the files of the namespace's tables. The default location is
-        allowed.
+        In the folder of a table, a user who may read that table would also get the files of the namespace's tables. The
+        default location is allowed.
         """
         own = f"{self._own.get(WAREHOUSE_LOCATION, '').rstrip('/')}/{folder(shown(names))}"
         if location is not None and location.rstrip("/") != own:
@@ -242,12 +243,12 @@ class Places:
         self._folders.check(location)
 
     def check_chosen(self, location: str, names: Identifier, above: str | None, user: str) -> str:
-        """Return the folder around a location, if the server chose it for this user lately.
+        """Return the folder around a location, if the server chose that folder for this user in the last day.
 
         Otherwise raise ForbiddenError.
 
         The user names such a location to commit a staged table, or to register a file. Any other folder could belong to
-        another table, even a renamed or dropped one, whose files would be read, written and deleted.
+        another table, even a renamed or dropped one, and the server would read, write and delete its files.
         """
         begin = self.named(names, above)
         start, own, rest = location.partition(f"{begin}-")
@@ -266,13 +267,13 @@ def _mark(part: str, begin: str, user: str) -> str:
 
 
 def _is_new(part: str) -> bool:
-    # the mark is not a secret: a client can compute one for a later time, whose folder would outlive the note of its
-    # use
+    # The mark is not a secret: a client can compute one for a later time. Its folder would be usable for longer than
+    # the note of its use is kept.
     return -_AHEAD < SYSTEM.micros() // 1000 - _chosen_at(part) < _HOLDS
 
 
 def check_moved(location: str, new: str) -> None:
-    """Raise ForbiddenError if a user moves a table or a view out of its folder: perhaps into another table's."""
+    """Raise ForbiddenError if a user moves a table or view out of its folder, perhaps into another table's."""
     if new.rstrip("/") != location.rstrip("/"):
         try:
             Folders((location,)).check(new)
@@ -284,20 +285,20 @@ def check_moved(location: str, new: str) -> None:
 def check_same_place(stored: str, location: str) -> None:
     """Raise ForbiddenError if the metadata file of a user's table names another location than the store does.
 
-    A user may write to its table's folder, so it can replace the file. With the folder of another table in it, the user
-    would get the credentials for that folder, and a purge would delete the files there.
+    A user may write to its table's folder, so it can replace the file. If the new file names the folder of another
+    table, the user would get the credentials for that folder, and a purge would delete the files there.
     """
     if location.rstrip("/") != stored.rstrip("/"):
         raise ForbiddenError(
             f"the metadata file names the location {location[:200]!r}, and the store {stored[:200]!r}: the file was "
-            "replaced, or the store's location was set by hand; an operator makes them equal"
+            "replaced, or the store's location was set by hand; an operator must make them equal"
         )
 
 
 def check_beside(location: str, file: str) -> None:
     """Raise ForbiddenError unless a metadata file that an operator registers lies in the folder of its own location.
 
-    A user may have written it, with the location of another table in it: then the user's table would have that folder.
+    A user may have written the file, and named the location of another table. The user's table would get that folder.
     """
     here = file.rpartition("/")[0]
     if not any(is_same_place(here, there) for there in (location, f"{location}/metadata")):
@@ -311,7 +312,7 @@ def check_next(location: str, current: str, file: str) -> None:
     """Raise ForbiddenError unless the next metadata file of a table lies beside the current one, or below the table.
 
     An operator may have chosen a folder elsewhere; then the current file lies there. A user may have replaced the
-    content of that file, and the server deletes old files in the folder of new ones.
+    content of that file. The check matters because the server deletes old metadata files in the folder of the new one.
     """
     if file.rpartition("/")[0] != current.rpartition("/")[0]:
         check_own(location, {"write.metadata.path": file})
@@ -367,7 +368,7 @@ def _files(updates: Sequence[TableUpdate]) -> Iterator[str | None]:
 
 
 def check_own(location: str, properties: Properties) -> None:
-    """Raise ForbiddenError unless the folders that a user's properties of a table name lie below the table's own.
+    """Raise ForbiddenError unless the folders in a user's properties of a table lie below the table's own location.
 
     Otherwise the server would write its files into the folder of another table.
     """

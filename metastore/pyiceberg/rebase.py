@@ -1,12 +1,12 @@
-"""Put an append on top of the commits that others made meanwhile.
+"""Put an append on top of the commits that other writers made meanwhile.
 
-An append adds manifests and removes nothing. So it can follow any snapshot: a new manifest list has its manifests and
-those of the newest snapshot, under the next sequence number. The data files and the manifests stay as the client wrote
-them. The sequence numbers in an added manifest are null, so readers take them from the list (Iceberg table
-specification, "Sequence number inheritance").
+An append adds manifests and removes nothing. So it can follow any snapshot. A new manifest list has the manifests of
+the append and those of the newest snapshot, under the next sequence number. The files stay as the client wrote them.
+Sequence numbers in an added manifest are null, so readers take them from the list (Iceberg table specification,
+"Sequence number inheritance").
 
-All other requirements of the client must hold: a changed schema, or a branch that moved under an overwrite, fails. A
-server must check its clients' requirements, unless they ask for the merge (docs/iceberg.md).
+All other requirements of the client must hold. A changed schema fails, as does a branch that moved under an overwrite.
+A server must check its clients' requirements, unless they ask for the merge (docs/iceberg.md).
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def rebase(
 ) -> Rebased:
     """Return updates that fit ``metadata``.
 
-    Raises CommitFailedException if a requirement is false. With ``merging``, a branch to which the updates append may
-    have moved. Only a client that writes nothing but appends may ask for that: Java's writers call an overwrite that
-    only adds files an append too, and rely on their requirement.
+    Raises CommitFailedException if a requirement is false. With ``merging``, the branch to which the updates append may
+    have moved. Only a client that writes nothing but appends may request that. Java's writers also call an overwrite
+    that only adds files an append, and depend on their requirement.
     """
     moved = [requirement for requirement in requirements if not _holds(requirement, metadata, updates)]
     if moved and not merging:
@@ -80,7 +80,7 @@ def rebase(
 def _holds(requirement: TableRequirement, metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> bool:
     """Whether a requirement holds.
 
-    False: only a branch that the updates append to has moved; any other failure is raised.
+    False: a branch to which the updates append has moved. Any other failure is raised.
     """
     try:
         requirement.validate(metadata)
@@ -124,7 +124,7 @@ def _own_manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile] | None:
 
 
 def _manifests(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """Return the manifests of a snapshot. Raises CommitFailedException if they are listed where ``io`` may not read."""
+    """Return the manifests of a snapshot. Raises CommitFailedException if ``io`` may not read their list."""
     try:
         return manifests_of(io, snapshot)
     except ForbiddenError as error:
@@ -196,7 +196,7 @@ def _on_top(
 
 
 def _unnumbered(manifest: ManifestFile) -> ManifestFile:
-    """Return the manifest as it was before its list gave it a sequence number."""
+    """Return the manifest without the sequence number that a list gave it."""
     fresh = copy(manifest)
     fresh.sequence_number = UNASSIGNED_SEQ
     fresh.min_sequence_number = UNASSIGNED_SEQ

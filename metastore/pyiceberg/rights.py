@@ -1,4 +1,4 @@
-"""Check a right before a file is touched: a transaction makes the change, and is rolled back."""
+"""Check a right before a file is touched: make the change in a transaction, and roll it back."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def is_of_user(store: Store) -> bool:
 
 
 def user_of(store: Store) -> str | None:
-    """Return the name of the user whose rights each call of a store checks; None: it checks none."""
+    """Return the name of the user whose rights a store checks in each call; None: the store checks none."""
     session = store._session  # noqa: SLF001  (the same package)
     return None if session.access is None else session.access.who.name
 
 
 @contextmanager
 def tried(store: Store) -> Iterator[Transaction]:
-    """Give a transaction that is never committed. Its calls raise the same errors as in any transaction."""
+    """Yield a transaction that is never committed. Its calls raise the same errors as in any transaction."""
     try:
         with store.transaction() as tx:
             yield tx

@@ -1,9 +1,9 @@
 """Give a schema the id that its client chose, even if the table has another schema of that id.
 
 A client of PyIceberg's catalog class holds the table's metadata. If it adds a schema under an id that is taken in that
-metadata, the new schema gets the id, as with PyIceberg's own catalogs. Those then keep two schemas with one id, and
-Iceberg's Java library cannot read the table. Here the old schema moves to the next free id, with the snapshots that
-name it: the ids of a table's schemas are always different.
+metadata, the new schema gets the id, as with PyIceberg's own catalogs. Their tables then have two schemas with one id,
+which Iceberg's Java library cannot read. Here the old schema moves to the next free id, also in the snapshots that name
+it. So the ids of a table's schemas are always different.
 
 If the id was taken after the client read the table, `numbered` gives the new schema the next id instead.
 """
@@ -53,7 +53,7 @@ def _moved(metadata: TableMetadata, old: int, new: int) -> TableMetadata:
 def require_known_schema(
     metadata: TableMetadata, requirements: Sequence[TableRequirement], held: TableMetadata | None
 ) -> None:
-    """Raise CommitFailedException if a required schema id now names another schema than in the client's metadata."""
+    """Raise CommitFailedException if a required schema id names another schema here than in the client's metadata."""
     if held is None:
         return
     for requirement in requirements:

@@ -3,10 +3,11 @@
 Such tables have the same UUID. Dropped tables count, because they can be restored. The search reads the documents of
 all entities: a second for 50,000 tables. Only a purge does it.
 
-A user who stages or registers a table chooses its UUID, too: that of a table that the user only reads. Such a table has
-a folder that the server chose for it, in which the purged table has nothing. It does not count. The end of such a
-folder's name says which one it is: what is before it has several spellings, as in ``s3://`` and ``s3a://``. A table
-that an operator moved to a folder of another time counts: it may have files in its first folder.
+A user who stages or registers a table chooses its UUID, too. It may be that of a table that the user can only read. The
+server chose the folder of such a table, and the purged table has nothing there, so such a table does not count. The end
+of the folder's name identifies it, because the part before it has several spellings, as in ``s3://`` and ``s3a://``. A
+table counts if an operator moved it into a folder that was chosen at another time: it may have files in its first
+folder.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ __all__ = ["may_have_sharers"]
 def may_have_sharers(store: Store, purged: Table, metadata: TableMetadata, files: Iterable[str]) -> bool:
     """Whether another table of the store, at any place, has some of the ``files`` of ``purged``, which is gone.
 
-    Also if the database does not say: then the files stay.
+    Returns True too if the database does not answer: the files stay then.
     """
     try:
         return _has_sharers(store, purged, metadata, files)
-    except (MetastoreError, ValueError):  # it is away, or a row of another table is damaged
+    except (MetastoreError, ValueError):  # the database does not answer, or a row of another table is damaged
         return True
 
 
@@ -49,9 +50,9 @@ def _has_sharers(store: Store, purged: Table, metadata: TableMetadata, files: It
 
 
 def _has(doc: str, made: int, uuid: str, ends: set[str]) -> bool:
-    """Whether a document is an Iceberg table's with this UUID, and its folder may have the files.
+    """Whether a document is that of an Iceberg table with this UUID, and its folder may have the files.
 
-    A user may write any text elsewhere, as in a comment.
+    The UUID alone is not enough, because a user may write any text elsewhere, as in a comment.
     """
     fields = json.loads(doc)
     properties = fields.get("properties", {})

@@ -1,7 +1,7 @@
-"""Table metadata whose copies share its parts, because PyIceberg copies it all the time.
+"""Table metadata with cheap copies, which share its parts: PyIceberg copies metadata many times.
 
-PyIceberg makes deep copies of a table's metadata, 19 for an append, each with all snapshots. No code changes a part in
-place, PyIceberg's own updates included: they work on the original, and copy afterwards. So a shallow copy is enough,
+PyIceberg makes deep copies of a table's metadata: 19 for an append, each with all snapshots. No code changes a part in
+place. This includes PyIceberg's own updates, which read the original and copy afterwards. So a shallow copy is enough,
 and an append to a table of 100 snapshots takes a fraction of the time.
 """
 
@@ -19,7 +19,7 @@ from metastore.pyiceberg.unknown import Unknown, unknown_fields, with_unknown
 __all__ = ["parsed", "shared", "upgraded"]
 
 _WITH_UNKNOWN: Final = ConfigDict(populate_by_name=True, frozen=True, extra="allow")
-"""Unknown top-level fields stay in the metadata, and are written again; `unknown` keeps those below."""
+"""Unknown top-level fields stay in the metadata, and are written again. `unknown` keeps those at deeper levels."""
 
 
 class SharedMetadataV1(TableMetadataV1):
@@ -80,7 +80,7 @@ def _same_fields(one: TableMetadataV1 | TableMetadataV2, other: TableMetadataV1 
 
 
 def _known(cls: type[TableMetadata], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields without those of other versions, such as a row id, which PyIceberg gives all its copies."""
+    """Return the fields that this version has. Copies get fields of other versions too, such as a row id."""
     others = TableMetadataV3.model_fields.keys() - cls.model_fields.keys()
     return {name: value for name, value in fields.items() if name not in others}
 
@@ -99,7 +99,7 @@ def shared(metadata: TableMetadata) -> TableMetadata:
 
 
 def upgraded(metadata: TableMetadata, before: TableMetadata) -> TableMetadata:
-    """Return the same metadata, shared, with the unknown fields of ``before``, from which it was made.
+    """Return the same metadata, shared, with the unknown fields of ``before``. PyIceberg made it from ``before``.
 
     For another format version, PyIceberg makes new metadata from only the fields that it knows.
     """

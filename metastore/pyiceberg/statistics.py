@@ -1,4 +1,4 @@
-"""Statistics of a table with blobs of any type. PyIceberg knows two types, and refuses a table that has another one."""
+"""Statistics of a table with blobs of any type. PyIceberg knows two types, and refuses a table with any other one."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Tables:
     def current(self, names: Identifier, *, writing: bool = False) -> Current:
         """Return a table with its metadata.
 
-        Raises ForbiddenError if the file was replaced: for a user, and for an operator who writes beside users.
+        Raises ForbiddenError if the file was replaced: for a user, and for an operator who writes where users write.
         """
 
         def named() -> tuple[StoredTable, str]:
@@ -97,12 +97,12 @@ class Tables:
         return Current(entity, metadata, location)
 
     def pointer_and_place(self, names: Identifier) -> tuple[str, str | None]:
-        """Return where a table's metadata file is, and the location that the store has, without reading the file."""
+        """Return the locations of a table's metadata file and of the table, as the store has them. It reads no file."""
         entity = self.entity(names)
         return _pointer(entity, names), entity.location
 
     def exists(self, names: Identifier) -> bool:
-        """Whether a table exists and is an Iceberg table; while it is dropped in steps, it does not exist."""
+        """Whether a table exists and is an Iceberg table. While a table is dropped in steps, it does not exist."""
         try:
             self.entity(names)
         except (NoSuchTableError, NoSuchNamespaceError, DropPending):
@@ -164,7 +164,8 @@ class Tables:
         if user is not None and current is not None:
             check_moved(current.metadata.location, location)
         metadata = read_metadata(self._places.io(EMPTY_DICT, location), location)
-        if self._places.serves:  # PyIceberg reads a table that it cannot write; a server could not even answer the load
+        # PyIceberg can read a table of a format that it cannot write, but a server must write it to answer a load
+        if self._places.serves:
             check_writable(metadata)
             self._places.check_metadata(metadata)
         self._namespaces.require(names[:-1])
@@ -205,7 +206,7 @@ class Tables:
         self._once.run(attempt, lambda: None)
 
     def purge(self, names: Identifier) -> None:
-        """Remove a table for good, then delete its files, unless another table has them too.
+        """Remove a table for good, then delete its files, unless another table may have them too.
 
         Raises ForbiddenError if another live table lies in its folder.
         """
@@ -215,7 +216,8 @@ class Tables:
             with errors_of_iceberg():
                 is_shared = self._neighbours.are_more_than(1, current.metadata.location)
             if is_shared:
-                with errors_of_iceberg(), tried(self._store) as tx:  # the right first: who lacks it learns nothing
+                # check the right first, so that a user without it learns nothing
+                with errors_of_iceberg(), tried(self._store) as tx:
                     tx.tables.drop(current.entity)
                 raise ForbiddenError(
                     f"another table lies in the folder of {shown(names)}, {current.metadata.location[:200]!r}: a purge "
@@ -226,7 +228,7 @@ class Tables:
                 if not self._store.tables.purge(current.entity, expected_version=current.entity.version, **options):
                     raise no_table(names)
             io = self._places.io(current.metadata.properties, current.location)
-            # a server deletes no file that a client's metadata names elsewhere: it may belong to another table
+            # a server deletes no file outside the table's location, because it may belong to another table
             io = self._places.below(io, current.metadata.location)
             files = files_of(io, current.metadata, current.location)
             place = current.metadata.location

@@ -1,10 +1,10 @@
 """Keep the fields of a metadata file that PyIceberg does not know, at any depth.
 
 PyIceberg drops such fields of snapshots, schemas, partition specs, sort orders, references and statistics when it reads
-a file. So they are put aside when a file is read, and put back whenever the metadata is written.
+a file. So they are kept apart when a file is read, and put back whenever the metadata is written.
 
 A field goes back to the part that had it: to a snapshot by its id, to a reference by its name. Any other part of a list
-must be unchanged, because a client may put another one under the same id. Only a schema may have a new id: see `room`.
+must be unchanged, because a client may use the same id for another part. Only a schema may have a new id: see `room`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from metastore.plain.bodies import FINITE
 __all__ = ["Unknown", "unknown_fields", "with_unknown"]
 
 Unknown = dict[str, Any]
-"""The unknown fields below an object or a list, by field or by part. ``_OWN`` has the fields of an object itself."""
+"""The unknown fields below an object or a list, by field or by part. Under ``_OWN`` are those of the object itself."""
 _OWN: Final = ""
 _SNAPSHOT: Final = "snapshot-id"
 _SCHEMA: Final = "schema-id"
@@ -62,7 +62,7 @@ def _put_back(known: Any, unknown: Unknown) -> None:
 
 
 def _kept(one: Any, unknown: Unknown) -> str:
-    """Return the key under which a part's fields are kept: a schema with a new id has those of its old id."""
+    """Return the key of a part's fields. A schema with a new id has the key of its old id."""
     if (name := _part(one)) in unknown or not isinstance(one, dict) or _SCHEMA not in one:
         return name
     return next((old for old in unknown if _is_same_schema(one, json.loads(old))), name)
@@ -74,6 +74,7 @@ def _is_same_schema(one: dict[str, Any], other: Any) -> bool:
 
 def _part(one: Any) -> str:
     """Return a key that distinguishes a part of a list from the others."""
-    if isinstance(one, dict) and _MANIFESTS in one:  # a snapshot: its id is enough, and its parent may expire
+    # a snapshot: its id is enough; its other fields may change when its parent expires
+    if isinstance(one, dict) and _MANIFESTS in one:
         return str(one[_SNAPSHOT])
     return json.dumps(one, sort_keys=True)

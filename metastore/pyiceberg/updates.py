@@ -30,7 +30,7 @@ __all__ = ["created", "updated"]
 
 T = TypeVar("T", int, str)
 _MISFITS: Final = (AssertionError, AttributeError, IndexError, LookupError, StopIteration, TypeError)
-"""The errors that PyIceberg raises for updates that do not fit, besides ValueError."""
+"""The errors, besides ValueError, that PyIceberg raises for updates that do not fit the metadata."""
 
 
 def updated(
@@ -42,7 +42,7 @@ def updated(
     """
     for update in updates:
         if isinstance(update, AssignUUIDUpdate) and update.uuid != metadata.table_uuid:
-            # clients that loaded the table would take it for another one
+            # clients that have loaded the table would take it for another one
             raise ValueError(f"a table's UUID cannot change: it is {metadata.table_uuid}")
     check_versions(updates)
     base = with_room(metadata, updates, held)
@@ -68,7 +68,7 @@ def created(nothing: TableMetadata, updates: tuple[TableUpdate, ...]) -> TableMe
 def _there(metadata: TableMetadata, updates: tuple[TableUpdate, ...]) -> Iterator[TableUpdate]:
     """Yield the updates without removals of properties, snapshots and statistics that no longer exist.
 
-    Another writer may have removed them. Iceberg's Java library leaves them out, too.
+    Another writer may have removed them. Iceberg's Java library ignores such removals, too.
     """
     has = _Removable(metadata)
     for update in updates:

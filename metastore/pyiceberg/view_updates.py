@@ -13,7 +13,7 @@ from pyiceberg.view.metadata import ViewHistoryEntry, ViewMetadata, ViewVersion
 __all__ = ["ViewRequirement", "ViewUpdate", "check_view", "updated_view"]
 
 _LAST = -1
-"""A schema or version id that means the one which the same request added last."""
+"""A schema or version id that stands for the one which the same request added last."""
 
 
 class ViewRequirement(BaseModel):
@@ -94,7 +94,8 @@ def updated_view(metadata: ViewMetadata, updates: Iterable[ViewUpdate]) -> ViewM
 
 def _changed(update: ViewUpdate, metadata: ViewMetadata) -> dict[str, Any]:
     """Return the fields of the metadata that an update changes."""
-    changed: dict[str, Any] = {}  # stays empty for the UUID, which cannot change, and for the only format
+    # stays empty for a UUID, which cannot change, and for a format, of which there is only one
+    changed: dict[str, Any] = {}
     match update:
         case _AssignUuid(uuid=uuid) if uuid.lower() != metadata.view_uuid.lower():
             raise ValueError(f"a view's UUID cannot change: it is {metadata.view_uuid}")

@@ -88,7 +88,7 @@ class Views:
                     raise ViewAlreadyExistsError(f"View {shown(names)} already exists") from error
 
     def load(self, names: Identifier) -> tuple[View, str]:
-        """Return a view, and the location of its metadata file; a view without such a file is not an Iceberg view."""
+        """Return a view, and the location of its metadata file. A view without such a file is not an Iceberg view."""
         _, metadata, location = self._current(names)
         return View(names, metadata), location
 
@@ -109,11 +109,14 @@ class Views:
     def replace(
         self, names: Identifier, requirements: Sequence[ViewRequirement], updates: Sequence[ViewUpdate]
     ) -> tuple[View, str]:
-        """Apply updates to the newest metadata, write it to a new file, and swap the pointer, until that succeeds."""
+        """Apply updates to the newest metadata, write it to a new file, and swap the pointer.
+
+        Repeat until that succeeds.
+        """
 
         def attempt() -> tuple[View, str]:
             while (done := self._replaced(names, requirements, updates)) is None:
-                pass  # another writer won, so there is progress
+                pass  # another writer won, so some writer makes progress
             return done
 
         return self._once.guard(attempt, lambda: self.load(names))
@@ -135,7 +138,7 @@ class Views:
             check_moved(location.rpartition("/metadata/")[0] or location, after.location)
         folder = f"{after.location}/metadata"
         if self._places.of_users and after.location == metadata.location:
-            folder = location.rpartition("/")[0]  # an operator does not write to a place that a user's file names
+            folder = location.rpartition("/")[0]  # an operator does not write into a folder that a user's file names
         io = self._places.io({}, folder)
         file = _write(io, after, folder)
         try:
@@ -143,7 +146,8 @@ class Views:
                 self._store.views.alter(stored, *_changes(stored, _fields(after, file), location), **options)
         except (VersionConflict, OperationIdReused):
             return None
-        return View(names, after), file  # the replaced file stays: history names it, and perhaps another view
+        # the replaced file stays, because the history names it, and perhaps another view does
+        return View(names, after), file
 
     def rename(self, names: Identifier, new: Identifier, options: dict[str, Any]) -> None:
         """Rename or move a view."""
@@ -206,7 +210,7 @@ def new_view_metadata(location: str, schema: Schema, version: ViewVersion, prope
         "properties": properties,
     }
     metadata = ViewMetadata(**fields)
-    _current(metadata)  # checked before the file is written
+    _current(metadata)  # raises before the file is written
     return metadata
 
 

@@ -1,7 +1,7 @@
-"""The reads of a view: from one server, as long as it surely shows the promised position; otherwise from another.
+"""The reads of a view: from one server while it surely shows the promised position, otherwise from another one.
 
-A read counts only if no connection was opened since the server was last seen to show the promised position, because a
-restarted replica may be further back. Otherwise the position is checked again, and the read is repeated.
+A read counts only if no connection was opened since the server was last seen to show the promised position. A restarted
+replica may be further back, so otherwise the position is checked again, and the read is repeated.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ class Replicas:
         return None
 
     def asked(self, source: Source, at_least: str | None, ends: float = 0.0) -> Reached | None:
-        """Return a replica's position if it reaches ``at_least``; else, or if the primary lacks that change, None.
+        """Return a replica's position if it reaches ``at_least``, and the primary has its newest change; else None.
 
-        A replica that still follows a server whose place the primary has taken may show changes that were lost.
-        ``ends``: it may answer until then, or for a short time from now.
+        A replica may still follow a former primary, and show changes that the present primary has lost. ``ends``: it
+        may answer until then, or for a short time from now.
         """
         primary = self.primary.backend
         found = source.asked(at_least, self.check, max(ends, self._clock.monotonic() + _ANSWERS))
         if found is None:
             return None
-        with suppress(*FAILURES), self._soon():  # views go on while the primary is down
+        with suppress(*FAILURES), self._soon():  # views work while the primary is down
             both = (found.opened, primary.origin.run)
             if source.compared != both:
                 if not has_change(primary, *found.newest):

@@ -2,8 +2,8 @@
 
 A state shows *all* up to a position if each change with a lower position is in it, or was never committed. This holds
 once all transactions that could have drawn a lower position are over (see :mod:`metastore.port.replica`). While one of
-them runs, an earlier answer still counts, because a replica only goes forwards. After a restart a replica may be
-further back, so answers from before a new connection no longer count.
+them runs, an earlier answer still counts, because a replica never goes back while it runs. After a restart a replica
+may be further back, so answers from before a new connection no longer count.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Known(NamedTuple):
     whole: NewestChange | None
     """Everything up to here is shown."""
     waiting: Shown | None
-    """An answer to wait for: everything up to its newest is shown once the transactions of its time are over."""
+    """An answer that is not complete yet: it will be, once the transactions of its time are over."""
 
 
 class Source:
@@ -69,7 +69,7 @@ class Source:
         """The connections to this server and the primary's run when the two last agreed; None: they have not yet."""
 
     def begin(self) -> None:
-        """Check the server when the store is opened; let it rest if it does not answer. Raises InvalidArgument."""
+        """Check the server when the store is opened. If it does not answer, let it rest. Raises InvalidArgument."""
         try:
             with until(self._clock.monotonic() + _OPENS):
                 self._shows()
@@ -125,7 +125,7 @@ class Source:
         self._rests_until = self._clock.monotonic() + _RESTS
 
     def asked(self, at_least: str | None, check: Callable[[str], None], ends: float) -> Reached | None:
-        """Return the result of :meth:`reached`; None if the server failed or has another change there: then it rests.
+        """Return the result of :meth:`reached`; None if the server failed or has another change there. Then it rests.
 
         A server that does not answer by the time ``ends`` has failed; one to which no connection is free is None, too,
         but does not rest. ``check`` raises InvalidArgument if the primary has another change there, too: then the

@@ -21,7 +21,7 @@ class Replica(Managers):
 
     Each read shows everything up to ``position``, and perhaps more. A later read shows at least what an earlier one
     showed, as long as the replica runs. If it fails, the reads go to another one that shows ``position``, else to the
-    primary; so they may show less than before, but everything up to ``position``. A method that writes raises
+    primary. So they may show less than before, but still everything up to ``position``. A method that writes raises
     InvalidArgument.
     """
 

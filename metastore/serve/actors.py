@@ -1,4 +1,4 @@
-"""Give each client of a server its view of the store: with its name as principal, or as a user with checked rights."""
+"""Give each client of a server its own view of the store: with the client's name, or with its user's rights."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Actors"]
 
 _MOST: Final = 1000
+"""How many views are kept at once."""
 
 
 class Actors:
@@ -44,11 +45,11 @@ class Actors:
         return self.of(principal).catalogs.exists(catalog)
 
     def of(self, principal: Principal, *, swaps: bool = False) -> Store:
-        """Return the store for a client. The store keeps its managers, so that a request need not make them.
+        """Return a store that acts for a client. Views are kept, so that a request need not make the managers again.
 
-        With authorization it looks up the users of an issuer's token in the database, and lets their groups follow the
-        token. ``swaps``: for Iceberg's protocol, which may change the metadata file of a table. Raises InvalidArgument
-        for a name that no user can have, and the errors of reading and writing memberships.
+        With authorization, this call finds the users of an issuer's token in the database, and makes their memberships
+        follow the token's groups. ``swaps``: for Iceberg's protocol, which may change the metadata file of a table.
+        Raises InvalidArgument for a name that no user can have, and the errors of reading and writing memberships.
         """
         store, user = self._store, self._user(principal)
         with self._lock:
@@ -60,10 +61,10 @@ class Actors:
         return known
 
     def _user(self, principal: Principal) -> Who | None:
-        """Return the user whose rights a client has; None: it may do everything.
+        """Return the user whose rights limit a client; None: the client may do everything.
 
-        The name of an issuer's user is only a name: its external id decides which users it is, and whether it is an
-        admin.
+        If the client has an issuer's token, its external id decides which users it is, and whether it is an admin. Its
+        name decides neither.
         """
         if not self.authorization or principal.external_id in self._store._admins:  # noqa: SLF001  (the same package)
             return None

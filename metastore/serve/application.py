@@ -70,11 +70,11 @@ def application(
     * ``principals``: tells who a client is. Without it nothing is checked.
     * ``job_workers``: how many jobs this server runs at once, with its own rights.
     * ``take_over_jobs``: run the jobs too that were submitted to another database, of which this one is a copy.
-    * ``reveals``: beginnings of the references to secrets that clients may get as credentials, such as ``env:LAKE_``.
+    * ``reveals``: prefixes of the references to secrets that clients may get as credentials, such as ``env:LAKE_``.
     * ``credentials``: from ``metalake.catalog`` to the credentials of its files, for its Iceberg clients. They are
-      properties of file systems, which this server uses too, with references such as ``secret:env:NAME``; or a
-      ``Vendor`` makes them, such as ``Sts``, ``AzureSas`` and ``GcsTokens``: short-lived keys of S3, Azure and Google.
-    * ``authorization``: a request may do what ``store.as_user`` lets the client's user do. ``principals`` must
+      properties of file systems, which this server uses too, with references such as ``secret:env:NAME``. Or a
+      ``Vendor`` makes them: ``Sts``, ``AzureSas`` and ``GcsTokens`` make short-lived keys of S3, Azure and Google.
+    * ``authorization``: a request has the rights of the client's user, as with ``store.as_user``. ``principals`` must
       authenticate.
 
     * ``allowed_locations``: folders or buckets in which files of Iceberg tables may lie besides their warehouse's.
@@ -133,7 +133,7 @@ def application(
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
-    """Answer a path or a method that no part of the server has, in the form of its other errors."""
+    """Answer a request for an unknown path or method, in the same form as the server's other errors."""
     assert isinstance(error, HTTPException)
     path, code = request.url.path, error.status_code
     message = f"{path} has no method {request.method}" if code == 405 else f"there is nothing at {path}"
@@ -143,9 +143,9 @@ async def _unknown(request: Request, error: Exception) -> Response:
 
 
 def _whole(route: Any) -> Any:
-    """Let a route take whole paths only: Starlette ignores a line break, %0A, at the end, and takes none within."""
+    """Make a route match whole paths only. Starlette ignores a line break (%0A) at the end, and matches none inside."""
     route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
-    for inner in getattr(route, "routes", ()):  # those of a mount
+    for inner in getattr(route, "routes", ()):  # the routes below a mount
         _whole(inner)
     return route
 

@@ -3,8 +3,8 @@
 A line has ``time`` (UTC), ``outcome`` (refused, signed_in, vended), ``user`` (null: unknown), ``request`` (method and
 path) and ``request_id``. If they are known, it also has ``object`` and ``right``, or the ``reason`` why the user is
 unknown. A sign-in is the first use of an issuer's token at this server; it has the ``external_id``. No line has a
-query, a header, a token or a credential. An object that a user may not see is answered as not found: that request is
-not refused, and has no line.
+query, a header, a token or a credential. If a user may not see an object, the answer is "not found": the request is not
+refused, and has no line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def request_id(headers: Mapping[str, str]) -> str:
 
 
 def refused(user: str | None, request: str, id: str, status: int, error: Exception | None) -> None:
-    """Note that a request got 401 or 403, and the right that it lacks, if that is known."""
+    """Write a line: a request got 401 or 403. It names the missing right, if that is known."""
     denied = error if isinstance(error, PermissionDenied) else getattr(error, "__cause__", None)
     lacks = {"object": denied.path, "right": denied.privilege} if isinstance(denied, PermissionDenied) else {}
     if isinstance(error, NotAuthenticated):
@@ -45,13 +45,13 @@ def refused(user: str | None, request: str, id: str, status: int, error: Excepti
 
 
 def signed_in(principal: Principal, request: str, id: str) -> None:
-    """Note that an issuer's token is used for the first time here."""
+    """Write a line: an issuer's token is used here for the first time."""
     external_id = principal.external_id
     _note(outcome="signed_in", user=principal.name, external_id=external_id, request=request[:_LONGEST], request_id=id)
 
 
 def vended(user: str, request: str, id: str, prefix: str, rights: Sequence[str] | None = None) -> None:
-    """Note that a client gets credentials for the files below ``prefix``; ``rights``: the rights that allow it."""
+    """Write a line: a client gets credentials for the files below ``prefix``. ``rights``: the rights that allow it."""
     by = {} if rights is None else {"right": ", ".join(rights)}
     _note(outcome="vended", user=user, request=request[:_LONGEST], request_id=id, object=prefix, **by)
 

@@ -1,13 +1,13 @@
 """Check a request before any other part of the server sees it.
 
-A browser on the operator's machine reaches a server on loopback, and runs the pages of strangers. A page may send a
-request without asking (a form, an image), and DNS rebinding makes the server look like the page's own origin. So:
+A browser on the operator's machine reaches a server on loopback, and runs the pages of strangers. A page may send some
+requests (a form, an image) without a preflight, and DNS rebinding makes the server look like the page's own origin. So:
 
-* if nothing checks who a client is, ``Host`` must be a loopback address: a rebound name is not one;
-* an ``Origin``, which only browsers send, is that of the server itself (a body has the content type of JSON, which a
-  page of another origin may not send without asking first: ``web.py`` sees to that);
-* no header that decides may come twice: two readers of a request could take different ones;
-* a header has a size, also one that arrives whole (``limits.py`` cuts one that is still coming).
+* if nothing checks who a client is, ``Host`` must be a loopback address, which a rebound name is not;
+* an ``Origin``, which only browsers send, must be that of the server itself (``web.py`` also requires JSON's content
+  type for a body, for which a page of another origin needs a preflight);
+* a header that decides something must not come twice, because two programs could each read another one of the two;
+* the size of a header is limited, even if it arrives at once (``limits.py`` cuts one that is still arriving).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Gate:
             )
         origin = headers.get(b"origin")
         if origin is not None and not _is_own(origin, host):
-            return 403, "a page of another origin may not ask this server"
+            return 403, "a page of another origin may not send requests to this server"
         return None
 
 

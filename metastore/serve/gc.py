@@ -23,6 +23,7 @@ __all__ = ["LEASE", "Collector"]
 LEASE: Final = "metastore-gc"
 """The lease of the server that runs gc."""
 _AFTER_AN_ERROR: Final = 300.0
+"""How long after an error gc is tried again (seconds)."""
 _PATIENCE: Final = 1.0
 """How long a server that stops waits for the batch in flight (seconds). The process may end during the batch."""
 _LOG = logging.getLogger("metastore.serve")
@@ -31,8 +32,8 @@ _LOG = logging.getLogger("metastore.serve")
 class Collector:
     """Runs gc until it is closed: ``with Collector(store, retention): …``. Close it before its store.
 
-    ``every``: the time from the end of a gc to the next one (seconds). ``ttl``: how long after a server's last renewal
-    another one may take over; the others try twice in this time.
+    ``every``: the time from the end of one gc to the start of the next (seconds). ``ttl``: how long after a server's
+    last renewal another one may take over; the others try twice in this time.
     """
 
     def __init__(self, store: Store, retention: timedelta, *, every: float = 3600.0, ttl: float = 30.0) -> None:
@@ -71,7 +72,7 @@ class Collector:
         """Hold the lease, and run gc from time to time, until the lease is lost. Raises the errors of gc."""
         with self._store.leases.acquire(LEASE, ttl=self._ttl) as lease:
             self._lease = lease
-            if self._closing.is_set():  # __exit__ may have run before the lease was there
+            if self._closing.is_set():  # __exit__ may have run before this thread had the lease
                 return
             while True:
                 done = self._store.gc(retention=self._retention, lease=lease)

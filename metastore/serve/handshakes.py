@@ -1,7 +1,7 @@
-"""Accept the connections of a server with TLS, so that those whose handshake is under way count too.
+"""Accept the connections of a server with TLS, and count those whose handshake is not finished, too.
 
-asyncio gives a connection to its protocol only after the handshake. Clients that never begin theirs would take all the
-process's open files meanwhile.
+asyncio gives a connection to its protocol only after the handshake. Without this count, clients that never begin a
+handshake would take all open files of the process.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from metastore.serve.limits import Limits, make_room
 __all__ = ["Handshakes"]
 
 _FAREWELL: Final = 1.0
-"""How long a connection that the server closes waits for the client's end of it (seconds)."""
+"""How long the server, after it has closed a connection, waits for the client to close it too (seconds)."""
 _PAUSE: Final = 1.0
-"""How long nothing is accepted when the process has no file left (seconds)."""
+"""How long the server accepts nothing after the process has run out of open files (seconds)."""
 
 
 class Handshakes:
@@ -95,15 +95,15 @@ class _Handshake:
         self._accepted, self._connections, self._since = accepted, connections, SYSTEM.monotonic()
 
     def look(self, _: float) -> float:
-        """Return the time since which it waits."""
+        """Return the time since which the connection waits."""
         return self._since
 
     def is_over(self, _: float) -> bool:
-        """Whether it took too long: asyncio itself ends it then."""
+        """Return False: asyncio itself ends a handshake that takes too long."""
         return False
 
     def cut(self) -> None:
-        """End the connection: the handshake fails. asyncio would go on with one whose task is cancelled too early."""
+        """Close the socket, so that the handshake fails. Cancelling its task too early would not end it in asyncio."""
         self._connections.discard(self)
         with suppress(OSError):
             self._accepted.shutdown(socket.SHUT_RDWR)
@@ -111,4 +111,4 @@ class _Handshake:
     shutdown = cut
 
     def refuse(self, status: bytes) -> None:
-        """Go on: the connection says so itself after its handshake."""
+        """Do nothing: the connection itself refuses its client after the handshake."""

@@ -1,11 +1,10 @@
 """Keep slow and silent clients from holding a server: how many connections it has, and how long each may wait.
 
 uvicorn alone lets a client that sends a byte now and then keep its connection for ever. Here each connection has a
-stage, and a clock that runs while the server waits for the client. The server waits for the header of a request, for
-its body, or until the client takes the answer. The server cuts a connection that takes too long. At the limit of
-connections, the one that has waited longest for its client makes room for a new one: so idle connections keep nobody
-out. An answer without end, such as the stream of an open page, makes room like an idle connection, but no limit of time
-ends it.
+stage, and a clock that runs while the server waits for the client: for the header of a request, for its body, or until
+the client takes the answer. The server cuts a connection that takes too long. At the limit of connections, it cuts the
+one that has waited longest for its client, so idle connections keep no new one out. An answer without end, such as the
+stream of an open page, may be cut then too, but no limit of time ends it.
 """
 
 from __future__ import annotations
@@ -27,13 +26,14 @@ __all__ = ["HEADER_BYTES", "YIELDS", "Limits", "make_room", "sweep", "watched"]
 HEADER_BYTES: Final = 64 << 10
 """The largest header of a request (bytes)."""
 _REST_BYTES: Final = 32 << 20
-"""How much of a body may still come after its answer (bytes): a client reads the answer only after it has sent all."""
+"""How much of a body may still arrive after its answer (bytes): some clients read the answer only after they sent
+all."""
 _QUEUED: Final = 16
-"""How many requests of a connection may wait behind one that is not answered: a packet may have 14,000."""
+"""How many requests of a connection may wait behind one that is not answered. One packet may hold 14,000."""
 _OTHER_FILES: Final = 256
 """How many files a server has open besides its connections: the database's, those of tables, libraries."""
 _LAST_BODY: Final = 2.0
-"""How long the rest of a body may take once the server is asked to stop (seconds): its request has not begun."""
+"""How long the rest of a body may take once the server is asked to stop (seconds). Its request has not begun."""
 _HEADER, _BODY, _WORK, _ANSWER, _IDLE, _STREAM = "header", "body", "work", "answer", "idle", "stream"
 YIELDS: Final = "metastore.yields"
 """The key in a request's scope that marks an answer without end, whose client reconnects if it is cut."""
@@ -56,7 +56,7 @@ class Limits:
     idle: float = 60.0
 
     def check(self) -> None:
-        """Raise InvalidArgument for a limit that no server can keep; let the process have enough open files."""
+        """Raise InvalidArgument for a limit that no server can keep. Allow the process enough open files."""
         if self.connections < 1 or min(self.header, self.body, self.idle) <= 0:
             raise InvalidArgument("a server's limits are positive: connections, and seconds for header, body and idle")
         wanted = self.connections + _OTHER_FILES
@@ -75,7 +75,7 @@ class Limits:
 
 
 class _Parser(httptools.HttpRequestParser):
-    """Reads on after a request with an Upgrade, which the server ignores. uvicorn drops the rest of the packet."""
+    """A parser that ignores an Upgrade, and reads the rest of the packet. uvicorn's own parser drops the rest."""
 
     def feed_data(self, data: Any) -> None:
         """Read the requests in ``data``."""
@@ -90,7 +90,7 @@ class _Parser(httptools.HttpRequestParser):
 
 
 class _Watched(asyncio.Protocol):
-    """One connection: what it waits for, since when, and how much of a header it has. The rest is uvicorn's."""
+    """One connection: its stage, how long it has waited, and how much of a header it has. The rest is uvicorn's."""
 
     limits: Limits
     loop: asyncio.AbstractEventLoop
@@ -104,9 +104,9 @@ class _Watched(asyncio.Protocol):
     connections: set[Any]
     timeout_keep_alive_task: Any
     begun: Any = None
-    """Its TLS handshake, which counted in its place."""
+    """The TLS handshake of this connection, which was counted before it."""
     answered: Any = None
-    """The request that is answered now, or was last: those behind it, up to uvicorn's ``cycle``, wait."""
+    """The request that is answered now, or was answered last. Those after it, up to uvicorn's ``cycle``, wait."""
     _seen: tuple[Any, ...] = ()
     _since = 0.0
     _header_bytes = 0
@@ -120,7 +120,10 @@ class _Watched(asyncio.Protocol):
             make_room(self.connections, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request that is answered that its client is gone: uvicorn tells only the one that came last."""
+        """Report the lost client to the request that is being answered.
+
+        uvicorn reports it only to the newest request.
+        """
         if self.answered is not None and not self.answered.response_complete:
             self.answered.disconnected = True
             self.answered.message_event.set()
@@ -129,7 +132,7 @@ class _Watched(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._header_bytes += len(data)
         super().data_received(data)
-        self.look(SYSTEM.monotonic())  # checked now: at the next sweep, several requests would seem to begin together
+        self.look(SYSTEM.monotonic())  # look now: for the next sweep, several requests would seem to begin together
         is_rest = self.cycle is not None and self.cycle.more_body and self.cycle.response_complete
         if self._header_bytes <= (_REST_BYTES if is_rest else HEADER_BYTES) or self.transport.is_closing():
             return
@@ -139,7 +142,10 @@ class _Watched(asyncio.Protocol):
             self.refuse(_LARGE)
 
     def _is_answering(self) -> bool:
-        """Whether an earlier request is not answered yet: a refusal would seem to be its answer."""
+        """Whether an earlier request is not answered yet.
+
+        The client would read a refusal as the answer to that request.
+        """
         return bool(self.pipeline) or self._stage() not in (_HEADER, _BODY)
 
     def send_400_response(self, msg: str) -> None:
@@ -150,14 +156,18 @@ class _Watched(asyncio.Protocol):
             super().send_400_response(msg)  # type: ignore[misc]  # uvicorn's
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of a header. One behind the body, a trailer, is left out: it may come after all checks."""
+        """Accept a field of a header.
+
+        A trailer (a field after the body) is ignored, because all checks are over then.
+        """
         if self.cycle is None or self.cycle.scope is not self.scope:
             super().on_header(name, value)  # type: ignore[misc]  # uvicorn's
 
     def on_headers_complete(self) -> None:
         """Begin a request. An Upgrade with a body is refused: the parser would read the body as the next request.
 
-        So is a body with another coding than ``chunked`` (RFC 9112, section 6.1): it would be taken for its content.
+        A body with another coding than ``chunked`` is refused too (RFC 9112, section 6.1): it would be read as plain
+        bytes.
         """
         if self.parser.should_upgrade() and any(_brings_body(*pair) for pair in self.headers):
             raise ValueError("Upgrade with a body")
@@ -170,13 +180,16 @@ class _Watched(asyncio.Protocol):
             self.answered = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of a body. Only what brings none is counted: the header, trailers, extensions of chunks."""
+        """Accept a part of a body, and count bytes from zero again, unless the request is answered already.
+
+        So only bytes that bring no body reach the limit: the header, trailers, extensions of chunks.
+        """
         if not self.cycle.response_complete:
             self._header_bytes = 0
         super().on_body(body)  # type: ignore[misc]  # uvicorn's
 
     def on_message_complete(self) -> None:
-        """End a request, also one that was answered before its body had come, which uvicorn leaves open."""
+        """End a request, even one that was answered before its body had arrived: uvicorn would not end that one."""
         super().on_message_complete()  # type: ignore[misc]  # uvicorn's
         self.cycle.more_body, self._header_bytes = False, 0
 
@@ -201,7 +214,7 @@ class _Watched(asyncio.Protocol):
         self.transport.close()
 
     def cut(self) -> None:
-        """End the connection at once: a client that takes nothing does not read an answer either."""
+        """End the connection at once, without an answer: a client that takes nothing would not read it."""
         self.transport.abort()
 
     def look(self, now: float) -> float | None:
@@ -209,7 +222,7 @@ class _Watched(asyncio.Protocol):
         stage = self._stage()
         unsent = self.transport.get_write_buffer_size() if stage == _ANSWER else 0
         begun = _WORK if stage == _STREAM else stage  # a stream's wait counts from its request
-        state = (begun, self.answered, unsent)  # another request, or a client that reads on, is progress
+        state = (begun, self.answered, unsent)  # a change of any of these is progress
         if state != self._seen:
             self._seen, self._since = state, now
         return None if stage == _WORK else self._since
@@ -223,7 +236,7 @@ class _Watched(asyncio.Protocol):
         if self.flow.write_paused or self.transport.is_closing():
             return _ANSWER
         if self.answered is not None and self.answered.more_body:
-            return _BODY  # perhaps the rest of one whose request was answered early
+            return _BODY  # it may be the rest of a body after an early answer
         if self.answered is None or self.answered.response_complete:
             return _HEADER if self.timeout_keep_alive_task is None else _IDLE  # uvicorn closes idle connections
         return _STREAM if YIELDS in self.answered.scope else _WORK

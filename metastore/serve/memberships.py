@@ -1,8 +1,8 @@
 """Make a user's memberships follow the groups that its token names.
 
 A group of a metalake follows an issuer if its external id is the issuer, ``#``, and the group's own name: an operator
-writes that once. All other groups are left alone, so a claim has only the effects that an operator allowed. The
-memberships are ordinary ones: the commits of the request check them.
+writes that once. All other groups stay as they are, so a claim has only the effects that an operator allowed. The
+memberships are ordinary relations, which the commits of the request check.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Memberships"]
 _MOST: Final = 10_000
 """How many users are remembered."""
 _STAYS: Final = 1.0
-"""How long a token with the same groups is not checked again (seconds)."""
+"""How long a token with the same groups is not compared again (seconds)."""
 _REASON: Final = "the groups of a token"
 
 
@@ -43,9 +43,11 @@ class Memberships:
         self._lock = Lock()
 
     def follow(self, claimed: Claimed, users: Iterable[User]) -> None:
-        """Make these users, all of them the token's owner, members of the groups that the token names, and of no other.
+        """Make the token's owner a member of the groups that the token names, and of no others.
 
-        A disabled metalake admits no writes: there a user that must leave a group has no rights, see ``settled``.
+        ``users``: all its users.
+
+        A disabled metalake admits no writes: a user that must leave a group there has no rights (see ``settled``).
         Raises the other errors of its reads and writes: then the request must not go on.
         """
         for user in users:

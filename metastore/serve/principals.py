@@ -1,6 +1,6 @@
 """Find out who makes a request: a token's owner, the user that an issuer or a proxy names, or an unchecked name.
 
-A file of tokens is read again when it changes: a token that is taken out of it ends at once, without a restart.
+A file of tokens is read again when it changes, so a token that is removed from it ends at once, without a restart.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LOG = logging.getLogger("metastore.serve")
 ANONYMOUS: Final = "anonymous"
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]+")
 _TAKEN: Final = ("authorization", "cookie", "host")
-"""Headers with another meaning: the user would be the token itself, or whatever host a client asks for."""
+"""Headers with another meaning. A user's name from them would be the token itself, or any host that a client sends."""
 
 
 class NotAuthenticated(Exception):
@@ -58,7 +58,7 @@ class Claimed:
 class Principal:
     """Who makes a request: the name of a user.
 
-    ``external_id``: its identity at its issuer, where a name may be given to another user later; None: the name
+    ``external_id``: its identity at its issuer, which may give the name to another user later; None: the name
     identifies it. ``groups``: the groups of its token; None: groups have no effect here. ``signs_in``: its token was
     verified for the first time.
     """
@@ -70,7 +70,7 @@ class Principal:
 
     @property
     def key(self) -> str:
-        """A text that no other principal has."""
+        """A text that identifies this principal and no other."""
         return self.external_id or self.name
 
 
@@ -102,7 +102,7 @@ class Principals:
 
     @property
     def _demands_token(self) -> bool:
-        """Whether a request needs a token: with a token file even while it is empty."""
+        """Whether a request needs a token. With a token file it does, even while the file has none."""
         return isinstance(self.tokens, TokenFile) or bool(self.tokens) or self.issuer is not None
 
     async def ready(self, headers: Mapping[str, str]) -> None:
@@ -151,7 +151,7 @@ class TokenFile(Mapping[bytes, str]):
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
     def _now(self) -> dict[bytes, str]:
-        state = self._state()  # taken before the read: a file that changes meanwhile is read once more
+        state = self._state()  # before the read: if the file changes meanwhile, it is read once more
         if state != self._seen:
             self._seen = state
             try:
@@ -205,7 +205,7 @@ def _bearer(headers: Mapping[str, str]) -> str:
 
 
 def _utf8(value: str) -> str:
-    """Return the text of a header, which ASGI's readers take for Latin-1; proxies send names in UTF-8."""
+    """Return the text of a header. ASGI's readers decode it as Latin-1, but proxies send names in UTF-8."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""Check before the first request what is unsafe: how clients reach the server, its files, its database, its role.
+"""Check for unsafe settings before the first request: the address, the files, the database and its role.
 
 It changes nothing: it migrates nothing, makes no file, and listens nowhere.
 """
@@ -26,11 +26,12 @@ __all__ = ["Finding", "findings"]
 _APART: Final = 2.0
 """How far this machine's clock may be from the database's (seconds)."""
 _DEADLINE: Final = 10.0
+"""How long the database may take to answer (seconds)."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One check, whether it is safe, and what it found."""
+    """The result of one check, and whether it is safe."""
 
     check: str
     safe: bool
@@ -89,7 +90,7 @@ def _address(host: str, token: bool, proxy: bool, tls: bool, authorization: bool
         found = f"{host} without --token-file, --oidc-issuer or --proxy-header: serve refuses to start"
     elif not tls:
         found = (
-            f"{host} without TLS: others read tokens on the way; give --tls-cert and --tls-key, or end TLS before it"
+            f"{host} without TLS: others can read tokens; give --tls-cert and --tls-key, or end TLS before the server"
         )
     elif not token:
         found = f"{host} with --proxy-header alone: who reaches it names any user; give a --token-file for the proxy"
@@ -112,14 +113,14 @@ def _file(file: Path, read: Callable[[], object]) -> Finding:
         return Finding(
             "file", False, f"{file} has mode {mode:04o}: others may {' and '.join(others)} it; run: chmod 600"
         )
-    readers = f": its group {group} reads it, so let nobody but the server be in it" if mode & 0o040 else ""
+    readers = f": its group {group} can read it, so only the server may be a member" if mode & 0o040 else ""
     return Finding("file", True, f"{file} has mode {mode:04o}{readers}")
 
 
 def _sqlite(url: str | None, clock: Clock) -> Finding:
     from metastore.backends.sqlite.backend import SqliteBackend  # noqa: PLC0415  (only SQLite needs the driver)
 
-    # a newer program's revision: the check of the format decides whether this program can use it
+    # the revision may be of a newer program: the check of the format decides whether this one can use it
     with suppress(MigrationNeeded):
         if pending := ", ".join(name for name, _ in pending_revisions(url)):
             return Finding("format", False, f"migrations are due, which serve makes: {pending}")
@@ -173,7 +174,7 @@ def _format(formats: tuple[int, int] | None) -> Finding:
     if compatible == RESTORING:
         return Finding("format", False, "an import into the database is not finished; run it again")
     if compatible > SCHEMA_FORMAT:
-        return Finding("format", False, f"{written}: this program, which has {SCHEMA_FORMAT}, is too old for it")
+        return Finding("format", False, f"{written}: this program has {SCHEMA_FORMAT}, which is too old for it")
     if written < SCHEMA_FORMAT:
         return Finding("format", False, f"{written} is older than {SCHEMA_FORMAT}; run: metastore migrate")
     return Finding("format", True, _CURRENT if written == SCHEMA_FORMAT else f"{written}, newer than {SCHEMA_FORMAT}")

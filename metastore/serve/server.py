@@ -27,11 +27,11 @@ from metastore.serve.tls import Tls
 __all__ = ["Server", "serve_application"]
 
 _GRACE: Final = 20
-"""How long a server that is asked to stop goes on with its requests (seconds)."""
+"""How long a server that is asked to stop continues with its requests (seconds)."""
 _END: Final = 30
-"""How long after the signal the process ends, whatever its threads wait for (seconds)."""
+"""How long after the signal the process ends, even if its threads still wait (seconds)."""
 _TICKS: Final = 5
-"""How many ticks of uvicorn, of a tenth of a second, pass between two looks at the connections."""
+"""How many ticks of uvicorn pass between two looks at the connections. A tick is a tenth of a second."""
 _LOG = logging.getLogger("metastore.serve")
 
 
@@ -83,7 +83,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop in order; end the process if that takes too long: a thread may wait for a file or a job for ever.
+        """Stop in order. If that takes too long, end the process: a thread may wait for a file or a job for ever.
 
         That is as safe as a kill: the database decides what was committed, and jobs die with their server.
         """
@@ -95,7 +95,7 @@ class Server(uvicorn.Server):
 
 
 def _ended(sig: int) -> None:
-    _LOG.error("what the server was doing did not end within %d s; the process ends now", _END)
+    _LOG.error("the server's work did not end within %d s; the process ends now", _END)
     os._exit(128 + sig)
 
 
@@ -109,7 +109,7 @@ def serve_application(
     tls: Tls | None = None,
     listens: Callable[[int], object] = lambda _: None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; then answer the accepted requests, for 20 seconds at most, and end within 30.
+    """Serve until SIGTERM or SIGINT. Then answer the accepted requests for at most 20 seconds, and end within 30.
 
     Raises InvalidArgument for a host that other machines reach, unless the application ``authenticates``: any client
     could name any user there. Raises InvalidArgument too for a port that another program has, and for limits that are
@@ -142,7 +142,7 @@ def _listening(host: str, port: int) -> socket.socket:
         if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
             raise
         why = os.strerror(error.errno)  # create_server appends the address to the error's own text
-        raise InvalidArgument(f"it cannot listen on {host}, port {port}: {why}; choose another") from None
+        raise InvalidArgument(f"the server cannot listen on {host}, port {port}: {why}; choose another") from None
 
 
 def is_loopback(host: str) -> bool:

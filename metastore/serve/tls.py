@@ -45,15 +45,16 @@ class Tls:
 
     def _load(self) -> None:
         certificate, key = self._files
-        # loaded into a trial first: half a change must not reach the context in use
+        # load into a trial first, so that a half-written change does not reach the context in use
         trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             for context in (trial, self.context):
                 # an empty password, so that OpenSSL never asks on a terminal
                 context.load_cert_chain(certificate, key, password=lambda: "")
         except (OSError, ValueError) as error:
-            if isinstance(error, ssl.SSLError):  # its reason is None if a file lacks what OpenSSL looks for
-                reason = error.reason or "one of them lacks what it should have"
+            # its reason is None if OpenSSL does not find the certificate or key in the file
+            if isinstance(error, ssl.SSLError):
+                reason = error.reason or "one of them has no certificate or no key"
             else:
                 reason = getattr(error, "strerror", None) or str(error)
             raise InvalidArgument(

@@ -30,14 +30,14 @@ __all__ = ["Answer", "BadRequest", "Busy", "Call", "Encoded", "Protocol", "Route
 _LARGEST: Final = 16 << 20
 """The largest body of a request (bytes)."""
 _IN_FLIGHT: Final = 64 << 20
-"""How many bytes of bodies a protocol holds before it refuses larger ones: the parsed values take several times as
-much. Small ones always pass: the number of connections bounds them."""
+"""How many bytes of bodies a protocol holds before it refuses larger ones. The parsed values take several times as
+much. Small bodies always pass, because the number of connections bounds them."""
 _SLICE: Final = 256 << 10
 """How much of an answer is sent at once (bytes)."""
 _UNSENT: Final = 256 << 20
-"""How much of large answers the clients may leave untaken together (bytes)."""
+"""How many bytes of large answers the clients together may leave untaken."""
 _STALLED: Final = 1.0
-"""How long a client must have taken nothing of its answer before that is broken off (seconds)."""
+"""How long a client must have taken nothing of its answer before the server breaks the answer off (seconds)."""
 _READERS, _WRITERS = 24, 24
 """How many reads, and how many writes, run at once. They have separate threads: waiting writes delay no read."""
 _JSON: Final = ("application/json", "application/vnd.gravitino.v1+json")
@@ -64,9 +64,11 @@ class Busy(Exception):
 
 
 def told(error: Exception) -> Exception:
-    """Return the error that a client is told. One of the database names its host, user or file: these are for the log.
+    """Return the error that a client is told.
 
-    It may be the cause of another library's error with the same text.
+    An error of the database names its host, user or file, so only the log has it.
+
+    The database's error may be the cause of another library's error with the same text.
     """
     for one in (error, error.__cause__):
         if isinstance(one, MetastoreError) and one.names_place and str(one) == str(error):
@@ -87,7 +89,7 @@ class Call:
     operation: str
     """Its method and path."""
     said: Any = None
-    """A value that distinguishes bodies: the body itself, or the SHA-256 of a large one."""
+    """A value that differs for different bodies: the body itself, or the SHA-256 of a large one."""
     id: str = ""
     """The id of the request, for the audit log."""
 
@@ -123,16 +125,16 @@ class Answer:
 
 
 class _Sliced(Response):
-    """A large answer, of which a slice is sent when the client has taken the one before.
+    """A large answer that is sent in slices: the next one follows when the client has taken the one before.
 
-    Clients that take nothing share the parts, such as the metadata of one table. If all parts together are too large,
-    the answer whose client has taken nothing for longest is broken off, if that is a second or more.
+    Answers that wait may share parts, such as the metadata of one table. If all parts together are too large, the
+    server breaks off the answer whose client has taken nothing for longest, provided that this is a second or more.
     """
 
     _waiting: ClassVar[dict[_Sliced, tuple[float, asyncio.Task[Any]]]] = {}
-    """The answers under way, since when their clients take nothing; the one that has waited longest is first."""
+    """The answers under way, each with the time since which its client takes nothing. The longest wait is first."""
     _looks_at: ClassVar[float] = 0.0
-    """When a timer looks again whether there is room: one is enough for all answers."""
+    """When a timer looks again for room. One timer is enough for all answers."""
 
     def __init__(self, parts: tuple[bytes, ...], status: int, headers: Mapping[str, str], media_type: str) -> None:
         super().__init__(None, status, headers, media_type)
@@ -140,7 +142,7 @@ class _Sliced(Response):
         self._parts = parts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer. One that is broken off returns, so that the server closes the connection."""
+        """Send the answer. If it is broken off, this returns, so that the server closes the connection."""
         task = asyncio.current_task()
         assert task is not None
         self._waiting[self] = SYSTEM.monotonic(), task
@@ -159,13 +161,13 @@ class _Sliced(Response):
         finally:
             self._waiting.pop(self, None)
 
-    @classmethod  # a timer must not keep an answer
+    @classmethod  # not of an instance: a timer must not keep an answer in memory
     def _make_room(cls) -> None:
         while len(cls._waiting) > 1 and _size_together(cls._waiting) > _UNSENT:
             first, (since, task) = next(iter(cls._waiting.items()))
             now = SYSTEM.monotonic()
             left = since + _STALLED - now
-            if left > 0:  # a fast client takes a slice all the time; a slow one may have stopped when it is over
+            if left > 0:  # a client that takes slices has time left; look again when it is over
                 if cls._looks_at <= now:
                     cls._looks_at = now + left
                     task.get_loop().call_later(left, cls._look_again)
@@ -215,7 +217,7 @@ class _Threads:
     """Threads for one group of requests, separate for reads and writes."""
 
     def __init__(self) -> None:
-        # executors, because anyio's way into a thread costs as much as reading a request's HTTP
+        # not anyio's threads: to enter one costs as much as to parse a request's HTTP
         self.readers = ThreadPoolExecutor(_READERS, "metastore-read")
         self.writers = ThreadPoolExecutor(_WRITERS, "metastore-write")
 
@@ -224,7 +226,7 @@ class Protocol:
     """The routes of one protocol, as an ASGI application below a prefix such as ``/iceberg``.
 
     ``body_timeout``: how long a body may take to arrive (seconds). ``warehouses``: the prefixes in paths whose requests
-    have threads of their own: files that do not answer stop no other warehouse.
+    have threads of their own, so that files that do not answer stop no other warehouse.
     """
 
     def __init__(
@@ -239,7 +241,7 @@ class Protocol:
         warehouses: Iterable[str] = (),
     ) -> None:
         self._routes: dict[int, list[Route]] = {}
-        for one in routes:  # by the length of their paths, so that a request is compared with few routes
+        for one in routes:  # grouped by length of path, so that a request is compared with few routes
             self._routes.setdefault(len(one.segments), []).append(one)
         self._media_type = media_type
         self._failed = failed
@@ -285,7 +287,7 @@ class Protocol:
             async with self._json(request) as (body, said):
                 call = Call(names, request.query_params, request.headers, body, principal, operation, said, id)
                 return await asyncio.get_running_loop().run_in_executor(workers, _answered, handler, call)
-        except ClientDisconnect:  # nobody reads this answer: the status is for the log
+        except ClientDisconnect:  # no client reads this answer; the status is for the log
             return Answer(status=499)
         except Exception as error:  # noqa: BLE001  (the protocol knows each error; the rest is a defect, and logged)
             return replace(self._failed(error), error=error)
@@ -298,7 +300,7 @@ class Protocol:
         """
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.strip().lower() != "identity":
-            raise Encoded(f"a body is sent as it is, without Content-Encoding, not as {encoding[:40]!r}")
+            raise Encoded(f"a body must have no Content-Encoding, not {encoding[:40]!r}")
         parts: list[bytes] = []
         counted = 0
         try:

@@ -41,7 +41,9 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 _LINES: Final = 5
+"""How many lines of the JVM's output an error shows."""
 _TRIES: Final = 4
+"""How often a local master runs a task before it gives up, as a cluster does."""
 _QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that lives for seconds while Python does the work: it starts in two thirds of the time."""
 

@@ -27,6 +27,7 @@ __all__ = ["Header", "by_header"]
 
 _BYTES: Final = 1 << 14
 _LARGEST: Final = 1 << 22
+"""The most bytes that are read to find the end of a header."""
 _BLOCK: Final = 1 << 10
 _ZSTD: Final = ".zst"
 _THREADS: Final = 8

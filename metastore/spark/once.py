@@ -1,9 +1,9 @@
 """Commit each chunk of a task once, even if Spark runs the task again.
 
-Spark repeats a task whose executor died, perhaps minutes later. By then, people may have edited or dropped what the
-first run wrote. So each chunk has an operation id, made of the write, the task, and the chunk's number and content: the
-second run finds the chunk applied, and leaves it alone. Rows that come in another order the second time make other
-chunks, and are written again: no row is lost.
+Spark repeats a task whose executor died, perhaps minutes later. By then, people may have edited or dropped the entities
+that the first run wrote. So each chunk has an operation id, made of the write, the task, and the chunk's number and
+content: the second run finds the chunk applied, and leaves it alone. Rows that come in another order the second time
+make other chunks, and are written again: no row is lost.
 """
 
 from __future__ import annotations

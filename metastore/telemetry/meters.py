@@ -87,14 +87,14 @@ def _gc_backlog(seen: Snapshot) -> Values:
 
 
 _COUNTERS = (
-    ("operations", "Operations that ended, by what decided them.", _operations),
+    ("operations", "Operations that ended, by how they were decided.", _operations),
     ("conflicts", "Attempts that lost, by cause.", _conflicts),
-    ("reads", "Reads that ended; of a listing that streams, its pages.", _reads),
+    ("reads", "Reads that ended. A listing that streams counts its pages.", _reads),
     ("announced", "Operations that were written down as intents.", _announced),
 )
 _GAUGES = (
     ("in_flight", "Operations that have begun and not ended.", _in_flight),
     ("feed_lag", "Seconds since the moment up to which a reader of the feed has read all changes.", _feed_lag),
     ("gc_backlog", "Seconds since the last complete gc of this process began.", _gc_backlog),
-    ("pool", "Connections: how many there may be, are in use, are waited for.", _pool),
+    ("pool", "Connections: the limit, those in use, and those that calls wait for.", _pool),
 )

@@ -2,8 +2,8 @@
 
 The span is a child of the caller's current span. It begins when the call began. It has the operation's id, the number
 of its attempts, and an event for each lost attempt, with the cause and the entity that it lost to. An operation that
-ends in the caller's own error (the name is taken, the entity is not there) has no span: the caller's span sees the
-exception. A span shows the path that the call gave; it shows no document, property or secret.
+ends in an error of the caller (the name is taken, or the entity does not exist) has no span: the caller's span has the
+exception. A span shows the path that the call named, but no document, property or secret.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class _Tree:
 
 
 def _drops(snapshot: TableSnapshot) -> dict[int, list[tuple[Any, ...]]]:
-    """Return the rows of drops in steps by the entity that is dropped, below which the file has them."""
+    """Return the rows of drops in steps, by the dropped entity. In the file they follow this entity."""
     drops: dict[int, list[tuple[Any, ...]]] = {}
     for row in snapshot.rows("owned", _OWNED, ("owner_id", "kind", "name"), [ROOT_ID]):
         if row[1] == DROP.name:
@@ -193,7 +193,7 @@ def _seen(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
 def _is_dropping(row: tuple[Any, ...]) -> bool:
     _, kind, _, _, _, doc, *_ = row
     if kind == PARTITION.name and isinstance(doc, str) and f'"{MARKER}"' in doc:
-        with suppress(ValueError, RecursionError):  # who makes the row's line finds out that it is damaged
+        with suppress(ValueError, RecursionError):  # the function that makes the row's line reports the damage
             return MARKER in json.loads(doc)
     return False
 

@@ -44,6 +44,7 @@ T = TypeVar("T")
 _PATIENCE = 1.0
 """How long to wait for running writers, so that the header can have a position (seconds)."""
 _CHUNK = 500
+"""How many lines are written at once."""
 
 
 def export(
@@ -61,8 +62,8 @@ def export(
 ) -> Exported:
     """Write ``target`` and all below it (None: everything); see the module.
 
-    With ``resume``, the stream may hold the beginning of an export. ``rests``: the scope versions that must be true, at
-    the instant of the export, for it to be allowed. Raises EntityNotFound, InvalidArgument, RightsChanged.
+    With ``resume``, the stream may hold the beginning of an export. ``rests``: scope versions on which the right to
+    export depends; they must hold at the instant of the export. Raises EntityNotFound, InvalidArgument, RightsChanged.
     """
     if target is not None and (ids or history):
         raise InvalidArgument("ids and history belong to a whole database; export without a path")
@@ -91,7 +92,7 @@ def export(
         try:
             return replace(_write(snapshot, stream, root, header, kept, progress, unreadable), restarted=restarted)
         except _Differs:
-            restarted = "its content is not what would be written now"
+            restarted = "its content differs from the present one"
         _cut(stream, 0)
         return replace(_write(snapshot, stream, root, header, None, progress, unreadable), restarted=restarted)
 
@@ -115,7 +116,7 @@ def _in_one_process(function: Callable[[T], object]) -> Callable[[T], None]:
         function(told)
         if process != process_id():
             raise InvalidArgument(
-                "a forked child has gone on with its parent's export; it wrote nothing; end the child inside of the "
+                "a forked child has continued its parent's export; it wrote nothing; end the child inside of the "
                 "function that forked it (os._exit), and let it begin an export of its own"
             )
 

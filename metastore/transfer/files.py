@@ -51,7 +51,7 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
         with _room(name), opened as stream:
             yield stream, False
         return
-    with _room(name):  # also for closing the stream, which tries again to write
+    with _room(name):  # closing the stream tries again to write, so its errors count too
         with opened as stream:
             try:
                 yield stream, True
@@ -74,7 +74,7 @@ def _room(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno not in _OF_THE_DISK:
-            raise  # the caller's progress bar has a broken pipe, say
+            raise  # not of this file: the caller's progress bar may have a broken pipe
         message = f"the file {_told(name)} cannot be written: {error.strerror}; make room there, then export again"
         raise BackendUnavailable(message) from None
 
@@ -103,7 +103,7 @@ def reading(source: FileOrName) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _opening(name: str, what: str) -> Iterator[None]:
-    """Turn an error of the operating system into InvalidArgument; ``what`` the file cannot be."""
+    """Turn an error of the operating system into InvalidArgument. ``what`` ends the phrase "the file cannot be …"."""
     try:
         yield
     except OSError as error:
@@ -112,7 +112,7 @@ def _opening(name: str, what: str) -> Iterator[None]:
 
 
 def _told(name: str) -> str:
-    """Return the name of a file for a message, which contains no lone surrogates: those of bytes that are not UTF-8."""
+    """Return the name of a file for a message. Escapes replace its bytes that are not UTF-8."""
     is_text = not any("\ud800" <= char <= "\udfff" for char in name)
     return shown(name) if is_text else repr(os.fsencode(name))[1:80]
 

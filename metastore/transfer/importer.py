@@ -75,7 +75,7 @@ def import_lines(
             before = writer.submit(copy_context().run, importer.write, chunk)
         if before is not None:
             before.result()
-    if footer.relations:  # after all entities, because an end may come later in the file
+    if footer.relations:  # after all entities, because the other end of a relation may come later in the file
         names = tuple([n.name for n in parents])
         written, left = import_relations(
             session, body(stream, header, _silent), names, if_exists, call, follow and follow.only

@@ -33,7 +33,10 @@ Nodes = tuple[Node, ...]
 
 
 class Follow(NamedTuple):
-    """The state of this store that a file of another system was written from; people may have worked on since."""
+    """The state of this store from which the file of another system was made.
+
+    People may have changed the store since.
+    """
 
     only: set[int]
     """The ids of the entities that may be written to. The import adds those that it creates."""
@@ -50,11 +53,11 @@ class Standing(NamedTuple):
     record: Record | None
     owned: Sequence[OwnedRecord | None]
     stale: Collection[int] = ()
-    """The ids of rows that nobody sees: statistics of partitions that were dropped."""
+    """The ids of rows that no reader sees: statistics of partitions that were dropped."""
 
     @classmethod
     def nothing(cls, group: Group, parents: Nodes, own: Nodes | None) -> Standing:
-        """Return the standing of a group of which only ``own`` exists."""
+        """Return the standing of a group if only ``own`` exists, and none of its owned rows."""
         return cls(parents, own, None, [None] * len(group.owned))
 
 
@@ -207,7 +210,7 @@ def _meet(made: ChunkWrites, group: Group, record: Record, if_exists: IfExists, 
 
 
 def _with_secrets(doc: str, before: Record | OwnedRecord) -> str:
-    """Return a document of the file in which the present encrypted value replaces each handle."""
+    """Return a document of the file, with the present encrypted value in place of each handle."""
     if SEALED not in doc:
         return doc
     new = json.loads(doc)

@@ -84,11 +84,11 @@ def read_header(stream: BinaryIO) -> Header:
 def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Checked:
     """Read a whole export. Raises InvalidArgument, with the number of the line, if it is bad.
 
-    It checks each line on its own; that each entity comes after its parent and can be below it; that its kind can read
-    its document; that a partition comes before its statistics; that no two names become equal where names are folded
-    (``folds``: above the file's first entity); that no row and no relation comes twice; with ids, that relations lead
-    to entities of the file; the counts and the checksum. Of an unknown kind, it checks only the fields that all kinds
-    have.
+    It checks each line alone, the counts and the checksum. Each entity must come after its parent and be allowed below
+    it, and its kind must be able to read its document. A partition must come before its statistics. No row and no
+    relation may come twice, nor may two names become equal where names are folded (``folds``: above the file's first
+    entity). With ids, relations must lead to entities of the file. Of an unknown kind, it checks only the fields that
+    all kinds have.
     """
     header = read_header(stream)
     _require_end(stream, header)
@@ -99,7 +99,7 @@ def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Check
             _finish(structure, number)
             if stream.read(1):
                 raise InvalidArgument(
-                    f"line {number}: the export ends here, but the file goes on; import each export alone"
+                    f"line {number}: the export ends here, but the file continues; import each export alone"
                 )
             _compare(number, line, replace(tally.footer(), header=line.header and of_header(first)))
             return Checked(header, line, structure.top)

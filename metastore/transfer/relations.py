@@ -59,8 +59,8 @@ def relation_lines(
 ) -> Iterator[tuple[int, RelationLine]]:
     """Yield (from_id, line) for the relations from ``visits`` to entities of the file.
 
-    ``root`` is the file's first entity; None: the file holds a whole database. ``top`` is its parent. ``damaged``
-    returns which of some entities are left out of the file.
+    ``root`` is the file's first entity; None: the file holds a whole database. ``top`` is its parent. ``damaged`` takes
+    ids, and returns those of entities that are left out of the file.
     """
     froms = {visit.row.id: visit for visit in visits}
     rows = list(snapshot.rows("relation", _COLUMNS, _COLUMNS[:5], list(froms)))
@@ -98,7 +98,7 @@ def _places(snapshot: TableSnapshot, ids: set[int], top: int) -> dict[int, _Plac
 
 
 def _way(places: Mapping[int, _Place], entity_id: int, top: int) -> list[int] | None:
-    """Return the ids from an entity up to below ``top``; None: they do not lead there, or in a circle."""
+    """Return the ids from an entity up to the level below ``top``; None: they do not lead there, or form a circle."""
     way: list[int] = []
     while entity_id != top:
         if entity_id not in places or entity_id in way:

@@ -1,9 +1,9 @@
 """Check that no commit relies on a right that was taken away before the commit.
 
 Invariant 14: in the order of the feed, the scope versions that a commit notes as its evidence are those of that time. A
-commit that takes a right away increases a scope version: it notes the new one, or it is an exclusive operation, whose
-row has it. Both commits lock the guard before they draw their position, so the feed has the order in which the database
-decided. It keeps in memory two numbers for each entity that is evidence, or whose scope version is known to have grown.
+commit that takes a right away increases a scope version. The new one is in the commit's note, or, after an exclusive
+operation, in its row. Both commits lock the guard before they draw their positions, so the feed has the order in which
+the database decided. The check keeps in memory two numbers for each entity that is evidence, or has a known increase.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Evidence:
             self._least[entity_id], self._position[entity_id] = scope_version, seq
 
     def commit(self, seq: int, evidence: Mapping[int, int], raised: Mapping[int, int]) -> Iterator[str]:
-        """Note the evidence of a commit, and the scope versions that it increased; yield the problems."""
+        """Note the evidence of a commit, and the scope versions that it increased. Yield the problems."""
         for entity_id, scope in evidence.items():
             least = self._least.get(entity_id, 1)
             if scope < least:
                 since = self._position.get(entity_id, 0)
                 yield (
-                    f"position {seq} rests on the rights of scope version {scope} of entity {entity_id}, which had "
+                    f"position {seq} relies on the rights of scope version {scope} of entity {entity_id}, which had "
                     f"{least} since position {since}: a right was taken away before the commit"
                 )
             self.stood(seq, entity_id, scope)
@@ -45,4 +45,4 @@ class Evidence:
         if least <= scope_version:
             return None
         since = self._position[entity_id]
-        return f"position {since} rests on, or made, its scope version {least}, and it has {scope_version}"
+        return f"position {since} relies on, or made, its scope version {least}, but it has {scope_version}"

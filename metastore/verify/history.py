@@ -124,7 +124,7 @@ class ChainReader:
             if self._complete and version != 1:
                 yield 1, f"its versions begin at {version}, although gc has removed none"
             elif version != 1 and seen_at(link) > self._past_from:
-                yield 1, f"its versions begin at {version}: those before it are lost, and the past had shown them"
+                yield 1, f"its versions begin at {version}: those before it are lost, but the past showed them"
             return
         known = last.version or 0
         if version == known:
@@ -144,9 +144,9 @@ class ChainReader:
     def check(
         self, path: str, kind: str, version: int, doc: str, stands: Mapping[str, Any], place: Place, made: Made
     ) -> Iterator[Violation]:
-        """Read to the end, and compare the last step with the row: kind, version, document, state and place.
+        """Read to the end, and compare the last step with the row's kind, version, document, state and place.
 
-        The scope version may be ahead of the history, because a freeze, or a cleared mark, makes no version.
+        The scope version may be ahead of the history, because a freeze or a cleared mark makes no version.
         """
         yield from self.walk(path, there=True)
         last = self.last

@@ -36,14 +36,14 @@ class Fencing:
         seen, position = self._seen.pop(lease_id, (0, 0))
         if lease_id not in self._tokens and seen >= token:
             yield Violation(
-                9, lease_id, path, f"position {position} was committed under token {seen}, which came later or never"
+                9, lease_id, path, f"position {position} was committed under token {seen}, which came later, or never"
             )
         self._tokens[lease_id] = token, action in _GIVEN
 
     def rest(self, *, complete: bool) -> Iterator[Violation]:
         """After the whole feed, yield the commits under leases that have no event."""
         for lease_id, (token, position) in self._seen.items() if complete else ():
-            message = f"position {position} was committed under token {token} of lease {lease_id}, which nothing gave"
+            message = f"position {position} was committed under token {token} of lease {lease_id}, which no event gave"
             yield Violation(9, lease_id, None, message)
 
     def commit(self, seq: int, leases: Iterable[tuple[int, int]], path: str | None) -> Iterator[Violation]:

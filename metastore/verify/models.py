@@ -37,4 +37,4 @@ class Aliases:
                 what = "the version does not say so" if (alias, number) in said else "the model does not say so"
                 yield Violation(3, row_id, path, f"the alias {alias!r} leads to version {number}, but {what}")
             if len(known) > len(set(known)):
-                yield Violation(3, row_id, path, "an alias stands twice with one version")
+                yield Violation(3, row_id, path, "one version has an alias twice")

@@ -66,9 +66,9 @@ def _problems(row: _Row) -> Iterator[tuple[int, str]]:
     if row.seq is not None or row.version is not None:
         yield 6, f"has position {row.seq} and version {row.version}, although it was not applied"
     if row.ordinal != 0:
-        yield 6, "was not applied, and so is write 0 and no other"
+        yield 6, "was not applied, so it must be write 0"
     if row.action in ("failed", "unchanged") and row.result is None:
-        yield 6, "does not say what it was answered"
+        yield 6, "does not have its answer"
     if row.action == PENDING:
         needed = ("entity_id", "kind", "changes", "format", "deadline")
         if missing := [name for name in needed if getattr(row, name) is None]:
@@ -86,7 +86,7 @@ def _unreadable(row: _Row) -> Iterator[tuple[int, str]]:
     try:
         json.loads(row.result or "null")
     except (TypeError, ValueError, RecursionError) as error:
-        yield 8, f"does not say what it was answered: {reason(error)}"
+        yield 8, f"does not have its answer: {reason(error)}"
 
 
 def _can_be_read(changes: str | None) -> bool:

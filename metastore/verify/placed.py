@@ -1,4 +1,4 @@
-"""Check that the past finds each row: the visible steps say where the row was, and a step took its name.
+"""Check that reads of the past find each row. The visible steps must have the row's place, and one must take its name.
 
 A read of the past looks for the step that took a name, and then for the place of that row (``backends/sql/past.py``). A
 step without a place, or with a place whose name no step took, is left out of the past without an error.
@@ -43,7 +43,10 @@ class Placed:
         self._named = True
 
     def follow(self, step: Standing) -> Iterator[str]:
-        """Take the next step, and yield the problems of the previous one, which the past shows up to this one."""
+        """Take the next step, and yield the problems of the previous one.
+
+        The past shows the previous one up to this one.
+        """
         if seen_at(step) > self._past_from:
             yield from self._problems()
         if step.key is not None:
@@ -60,7 +63,7 @@ class Placed:
         if step is None:
             return
         if step.parent_id is None or step.name is None or step.state is None:
-            yield f"version {step.version} does not say where it stood: reads of the past leave it out"
+            yield f"version {step.version} does not have its place: reads of the past leave it out"
         elif step.state == LIVE and not self._named:
             self._taken = step.parent_id, step.name  # reported once
             yield f"no step that is kept took the name of version {step.version}: reads of the past leave it out"

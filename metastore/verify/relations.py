@@ -27,7 +27,7 @@ def check_relation(row: tuple[Any, ...], second: object, reader: ChainReader, pl
     if second is not None or row_id in places:
         yield Violation(8, row_id, path, "a relation and something else have one id")
     if kind in RELATIONSHIPS and slot != (ONLY if relation_named(kind).exclusive else to_id):
-        yield Violation(13, row_id, path, f"a relation {kind} in the slot {slot}: another one can be beside it")
+        yield Violation(13, row_id, path, f"a relation {kind} in the slot {slot}, so another one could exist beside it")
     if from_id in places and to_id in places and path is None:
         yield Violation(8, row_id, None, f"a relation {kind} that no operation made")
     for what, micros in zip(("created", "modified"), made[:2], strict=True):

@@ -68,7 +68,7 @@ class Replay:
         try:
             old, new = (None if path is None else parse_path(path) for path in (before, after))
         except InvalidArgument as error:
-            yield Violation(8, entity_id, after or before, f"at position {seq} the path is none: {error}")
+            yield Violation(8, entity_id, after or before, f"at position {seq} the path is not valid: {error}")
             return
         if owner_id is not None and other_id is not None:
             yield from self._relation(seq, entity_id, (owner_id, other_id), action, new or old or (), other_path)
@@ -124,7 +124,7 @@ class Replay:
         stood = [self._get(entity_id) for entity_id in ends]
         named = [self._parent(names), self._parent(parse_path(other_path or ""))]
         if min(stood) < 0 or sorted(stood) != sorted(-1 if parent is None else parent for parent in named):
-            message = f"at position {seq}, {action} of a relation of which an end was not where its path says"
+            message = f"at position {seq}, {action} of a relation with an end that was not at its path"
             yield Violation(13, row_id, format_path(names), message)
 
     def _place(self, seq: int, entity_id: int, event: FeedEvent, names: Names) -> Iterator[Violation]:
@@ -153,7 +153,7 @@ class Replay:
             message = f"at position {seq}, {event.action} says that its parent is {event.parent_id}, not {parent}"
             yield Violation(15, entity_id, format_path(names), message)
         if len(names) > len(_UPPER) and bool(event.fold) != self._folds.get(parent, bool(event.fold)):
-            message = f"at position {seq}, {event.action} says another fold flag than what is above it"
+            message = f"at position {seq}, {event.action} has another fold flag than its parent"
             yield Violation(15, entity_id, format_path(names), message)
 
     def _forget(self, entity_id: int) -> None:

@@ -59,7 +59,7 @@ def check_data_keys(backend: Backend, needed: dict[int, int]) -> Iterator[Violat
         return
     for number in sorted(needed.keys() - there):
         yield Violation(
-            17, needed[number], None, f"the data key {number} is missing: what it has encrypted is lost; put it back"
+            17, needed[number], None, f"the data key {number} is missing, so its values are lost; put the key back"
         )
 
 

@@ -126,23 +126,23 @@ def _moved(step: Step, before: Step | None, where: str) -> Iterator[str]:
     if before is None or before.parent_id is None or before.version != (step.version or 0) - 1:
         return  # gc has removed the steps between them
     if step.action not in _MOVES and step.parent_id != before.parent_id:
-        stood = f"and it stood below {before.parent_id}"
+        stood = f"but it was below {before.parent_id}"
         yield f"{where} ({step.action}) says that it is below {step.parent_id}, {stood}"
     if step.action not in _MOVES and None not in (step.fold, before.fold) and bool(step.fold) != bool(before.fold):
         yield f"{where} ({step.action}) says another fold flag than the version before it"
 
 
 def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> Iterator[str]:
-    # an exclusive operation that leaves an entity live notes its name, and so does every write of an owned row
+    # these note a name: an exclusive operation that leaves an entity live, and every write of an owned row
     may = step.state == LIVE and (step.action != "alter" or step.owner_id is not None)
     if (step.family is None) != (step.key is None):
-        yield f"{where} names a family without the form in which its name is compared, or this without a family"
+        yield f"{where} has a family without the key of its name, or a key without a family"
         return
     if step.key is None:
         if shown and step.state == LIVE and step.action in _TAKES:
             yield f"{where} ({step.action}) does not say which name it took"
         return
-    if complete and shown and not may:  # a restore fills in the name at the newest step of a row
+    if complete and shown and not may:  # a restore of an export adds the name to a row's newest step
         yield f"{where} ({step.action}) says that it took a name"
     family = KINDS[step.kind].family if step.kind in KINDS and step.owner_id is None else None
     family = step.kind if step.owner_id is not None else family
@@ -173,20 +173,20 @@ def now_problems(last: Step, taken: Step | None, now: Place) -> Iterator[str]:
 
 def made_problems(first: Step | None, last: Step, made: Made) -> Iterator[str]:
     """Yield how the steps differ from the row's columns about who created it and wrote it last, and when."""
-    # an import keeps the original creator and time of a row: a time before its first step
+    # an import keeps the original creator and time of a row, so the time may be before the first step
     if first is not None and first.version == 1 and made.created_at >= first.time:
         yield from _differs("created", (made.created_by, made.created_at), first)
     yield from _differs("modified", (made.modified_by, made.modified_at), last)
 
 
 def _differs(what: str, said: tuple[str | None, int], step: Step) -> Iterator[str]:
-    # if a change has no principal, only the row notes who helped it
+    # a change without a principal is noted with its helper's name in the row only
     if said[1] != step.time or step.principal not in (None, said[0]):
         yield f"it was {what} by {said[0]} at {said[1]}, and its history says: by {step.principal} at {step.time}"
 
 
 class Together:
-    """Follows the rows of one operation: those with a position must all have the same end of the commit."""
+    """Follows the rows of one operation. All rows with a position must name the same last position of the commit."""
 
     def __init__(self, *, complete: bool) -> None:
         self._complete = complete

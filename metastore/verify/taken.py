@@ -60,7 +60,7 @@ class _Row(NamedTuple):
             self.entity_id,
             self.path_after or self.path_before,
             f"position {self.seq}: {what} takes a right away, and raised no scope version of entity {entity_id}: "
-            "writes that rested on the right went on",
+            "writes that relied on the right still succeeded",
         )
 
 
@@ -80,7 +80,10 @@ def check_taken(snapshot: TableSnapshot) -> Iterator[Violation]:
 
 
 def _unraised(rows: Iterable[_Row]) -> Iterator[_Row]:
-    """Yield the rows of an operation that had to increase a scope version but did not, and grants that may be such."""
+    """Yield the rows of an operation that should have increased a scope version but did not.
+
+    For grants the caller must still check whether they deny.
+    """
     group = [row for row in rows if row.seq is not None]
     if not any(_may_take(row) for row in group) or not _tells(group):
         return
@@ -92,7 +95,10 @@ def _unraised(rows: Iterable[_Row]) -> Iterator[_Row]:
 
 
 def _tells(group: list[_Row]) -> bool:
-    """Whether a commit notes all scope versions that it increased: its program does so, and all its rows are there."""
+    """Whether a commit notes all scope versions that it increased.
+
+    Its program must do so, and no row may be missing.
+    """
     first, last = group[0], group[-1]
     if first.writer is None or not _NOTES_FROM <= first.writer < RESTORED:
         return False
@@ -107,7 +113,7 @@ def _may_take(row: _Row) -> bool:
 
 
 def _ids(row: _Row) -> set[int | None]:
-    """Return the entity whose scope version the row must have increased; of a grant, if it takes a right away."""
+    """Return the entity whose scope version the row must have increased. For a grant: if it takes a right away."""
     if row.owner_id is None:
         return {row.parent_id}
     return {row.other_id if row.kind == "grant" and row.action == "create" else row.owner_id}

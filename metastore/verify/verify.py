@@ -4,13 +4,13 @@ It checks that documents can be read, and the invariants of docs/correctness.md 
 
 1. version chains; 2. no orphans, at no position of the feed; 3. unique and well-formed names;
 4. an operation by path commits while the path leads to its entity, as far as the feed shows it;
-6. an operation was applied, or its one row says why not; 7. an intent can be applied or expires, a mark expires;
+6. an operation was applied, or its one row has the reason; 7. an intent can be applied or expires, a mark expires;
 8. a replay of the feed gives the tables; 9. each commit under a lease has the token that the lease had then;
-13. both ends of a relation are live when it is written, and an exclusive one is alone;
- 14. no commit of a user rests on a right that was taken away before it, and what takes one away raises its evidence;
- 15. the steps that the past shows say where their rows were, and one that is kept took the name: as their events say
-     it, and at the end as the tables do;
-17. no value that a catalog declares secret is plain text, and its data key is there.
+13. both ends of a relation are live when it is written, and an exclusive relation is alone;
+14. no commit of a user relies on a right that was taken away before; taking one away increases a scope version;
+15. the steps that the past shows have the places of their rows, and a kept step took the name: they agree with their
+    events, and in the end with the tables;
+17. no value that a catalog declares secret is plain text, and its data key exists.
 
 The feed is replayed only if gc has removed nothing from it. The other invariants concern behaviour, which does not show
 in the content.
@@ -65,7 +65,7 @@ _EVENT = (
     "scope_version",
 )
 _LATE = 3_600_000_000
-"""How much older than a drop a pending intent must be to count as a violation (µs).
+"""A pending intent is a violation if it is this much older than a drop (µs).
 
 An intent that is announced while the drop waits for its locks is invisible to the drop's statement, but may have an
 earlier time. Its owner withdraws it."""
@@ -217,7 +217,7 @@ class _Rows:
         elif (place := next(guard, None)) is not None or row_id in self._places:
             yield from self._entity(place, next(entity, None), reader)
         elif (left := next(entity, None)) is not None:
-            yield Violation(8, row_id, None, f"an entity (version {left[1]}) without a guard row: it stands nowhere")
+            yield Violation(8, row_id, None, f"an entity (version {left[1]}) without a guard row: it has no place")
         else:
             yield from self._gone(row_id, reader)
 
@@ -250,8 +250,8 @@ class _Rows:
         elif kind == "model":
             self._aliases.model(row_id, path, entity[2])
         if state == DROPPING and row_id not in self._drops:
-            yield Violation(8, row_id, path, "it is being dropped in steps, and no row says how far that is")
-        # its last event is a drop, too
+            yield Violation(8, row_id, path, "it is being dropped in steps, but no row has its progress")
+        # during a drop in steps, the last event is a drop, too
         stood = DROPPED if state == DROPPING else state
         stands = {"scope version": scope_version, "in use": bool(in_use), "name": name, "state": stood}
         place = Place(parent_id, name, bool(folds), state, family, key)
@@ -297,7 +297,7 @@ class _Rows:
 
     def _mark_problems(self, mark: Any, since: int | None, until: int | None) -> Iterator[tuple[int, str]]:
         if len({part is None for part in (mark, since, until)}) > 1:
-            yield 7, f"it is marked by {mark} since {since} until {until}: all of that, or nothing, is a mark"
+            yield 7, f"it is marked by {mark} since {since} until {until}: a mark has all three or none"
         elif since is not None and until is not None and until < since:
             yield 7, f"it is marked since {since}, but only until {until}"
 
@@ -320,7 +320,7 @@ class _Rows:
         if row_id in self._places:
             yield Violation(8, row_id, path, "an entity and an owned row have one id")
         if kind == DROP.name and not is_drop_name(name):
-            yield Violation(8, row_id, path, f"it says how far a drop in steps is, and {name!r} names no target")
+            yield Violation(8, row_id, path, f"it has the progress of a drop in steps, but {name!r} names no target")
         if owner_id not in self._places:
             yield Violation(8, row_id, path, f"a {kind} whose owner {owner_id} is missing")
         try:

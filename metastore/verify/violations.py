@@ -38,7 +38,7 @@ _OF_A_ROW = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError
 
 
 def surviving(violations: Iterable[Violation], entity_id: object, path: object) -> Iterator[Violation]:
-    """Yield the violations of one row. A row that is too damaged to be checked is a violation, too."""
+    """Yield the violations of one row. A row that is too damaged to be checked is one violation, too."""
     try:
         yield from violations
     except (*_OF_A_ROW, MetastoreError) as error:
@@ -46,7 +46,7 @@ def surviving(violations: Iterable[Violation], entity_id: object, path: object) 
             raise  # the database failed, and the row may be sound
         known = entity_id if isinstance(entity_id, int) else None
         where = path if isinstance(path, str) else None
-        yield Violation(8, known, where, f"a row of it cannot be checked: {reason(error)}")
+        yield Violation(8, known, where, f"one of its rows cannot be checked: {reason(error)}")
 
 
 class Container(NamedTuple):

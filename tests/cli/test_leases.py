@@ -174,7 +174,7 @@ def test_break(run: Run, held: ms.Store, url: str) -> None:
     assert (anew.token, anew.release()) == (8, True)
     for name in ("x", "unknown"):
         code, out, errors = run("break", name)
-        assert (code, out, errors) == (1, "", f"metastore: nobody holds the lease '{name}'\n")
+        assert (code, out, errors) == (1, "", f"metastore: no process holds the lease '{name}'\n")
         assert said(run("break", name, "--json"), 1) == {"name": name, "broken": False, "holder": None}
     expired(held, url, "over")
     found = said(run("break", "over", "--json"))
@@ -221,7 +221,7 @@ def test_on_object_storage(tmp_path: Path, capfd: pytest.CaptureFixture[str], mo
     assert said(run("show", "x", "--json"))["holder"] == found
     assert run("show", "x")[1].splitlines()[-1].endswith(" acquire token 1 [red]job[/red]")
     assert run("break", "x")[1].startswith("The lease x is broken: [red]job[/red] had it with the token 1, since ")
-    assert run("break", "x") == (1, "", "metastore: nobody holds the lease 'x'\n")
+    assert run("break", "x") == (1, "", "metastore: no process holds the lease 'x'\n")
     assert [json.loads(line)["action"] for line in run("audit", "x", "--json")[1].splitlines()] == ["acquire", "break"]
     assert [file.name for file in tmp_path.iterdir()] == ["locks"]
     leases.acquire("x", owner="job", ttl=600)
@@ -241,7 +241,7 @@ def test_as_processes(sqlite_url: str) -> None:
     with ms.open(sqlite_url) as store, store.leases.acquire("x", owner="somebody"):
         assert document(call(sqlite_url, "lease", "ls", "--json"))["leases"][0]["owner"] == "somebody"
         assert document(here(sqlite_url, "lease", "break", "x", "--json"))["broken"] is True
-    refused(call(sqlite_url, "lease", "break", "x"), "nobody holds the lease 'x'")
+    refused(call(sqlite_url, "lease", "break", "x"), "no process holds the lease 'x'")
     refused(here("sqlite:////nowhere/at/all.db", "lease", "ls"), "cannot open")
     refused(here(sqlite_url, "lease", "nothing"), "nothing")
 

@@ -87,7 +87,7 @@ def test_contention_and_health_are_for_admins(narrow: Console) -> None:
     with pytest.raises(ms.PermissionDenied):
         narrow.store.as_user("narrow").losses()
     for page in ("contention", "health"):
-        assert "This is for others" in narrow.get(page, status=403).text
+        assert "You may not see this" in narrow.get(page, status=403).text
     operation = next(
         one.operation_id for one in narrow.store.changes() if (one.path_after or "").endswith("secret_plans")
     )

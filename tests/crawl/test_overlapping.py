@@ -39,7 +39,7 @@ def test_an_older_listing_does_not_take_back_a_partition(
     assert "month=4" in crawler.partitions("s.t")
     assert crawler.seen("s.t")["rows"] == (8 if known else 6)
     assert (report.created, report.altered, report.failures) == (0, 0, ())
-    assert [note.text for note in report.notes] == ["another crawl listed it later; what that crawl wrote stays"]
+    assert [note.text for note in report.notes] == ["another crawl listed it later; the writes of that crawl stay"]
     assert crawler.crawl().attempts == 0
     assert list(crawler.store.verify()) == []
 

@@ -208,7 +208,7 @@ def test_what_has_no_place_there_is_named(url: str, tmp_path: Path) -> None:
         "no_place: policy lake.odd: there is no type 'system.mine' of policies there",
         "no_place: schema lake.c.s.deep: a schema cannot be on level 4 there",
         "no_place: table lake.c.s.deep.t: a table cannot be on level 5 there",
-        f"no_place: topic lake.c.s.{'n' * 200}: topic_name is longer than there is room for",
+        f"no_place: topic lake.c.s.{'n' * 200}: topic_name is too long for the column",
     }
     assert rows(back, "tag_relation_meta") == []
     (grant,) = rows(back, "role_meta_securable_object")
@@ -231,7 +231,7 @@ def test_what_a_release_cannot_read_is_left_out_and_named(sqlite_url: str, tmp_p
     back = empty(tmp_path, version)
     report = export_gravitino(sqlite_url, back)
     found = {one.what for one in report.findings}
-    assert {"user lake.ann: owner lake.ann", "schema lake.none.s: what is above it is left out"} <= found
+    assert {"user lake.ann: owner lake.ann", "schema lake.none.s: its parent is left out"} <= found
     assert any("catalog lake.none: it has no provider" in one for one in found)
     owned = ["CATALOG", "TAG"] if version > 100 else ["CATALOG"]
     assert sorted(row["metadata_object_type"] for row in rows(back, "owner_meta")) == owned
@@ -376,7 +376,7 @@ def test_the_command_names_what_is_not_there_and_says_so_to_scripts(sqlite_url: 
     done = here(sqlite_url, "export", "gravitino", "--to", back)
     assert done.returncode == 1
     assert "An earlier export was replaced." in done.stdout
-    assert "changed: user lake.ann: comment: not there as it is here" in done.stdout
+    assert "changed: user lake.ann: comment: it differs there" in done.stdout
     whole = json.loads(here(sqlite_url, "export", "gravitino", "--to", back, "--json").stdout)
     assert (whole["whole"], whole["counts"]) == (False, {"metalake": 1, "user": 1})
     for wrong in (["elsewhere"], [], ["gravitino", "--ids"]):

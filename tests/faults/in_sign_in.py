@@ -13,7 +13,7 @@ _USERS = "tests/oidc/test_users.py"
 
 _ALGORITHM = (
     "    if header.algorithm not in key.algorithms:\n"
-    '        raise NotAuthenticated("the token is signed by an algorithm that its key is not for")\n'
+    '        raise NotAuthenticated("the token is signed with an algorithm that does not belong to its key")\n'
 )
 _NONE = """\
     if header.algorithm == "none":

@@ -246,7 +246,7 @@ def test_damaged_files() -> None:
     refused(data.replace(b"1", b"1" * 5000, 1), "line 1: this is not an export")
     refused(data.replace(lines[1], b'{"path":["lake"],"doc":{"n":NaN}}\n'), "line 2: this is not JSON: NaN")
     refused(lines[0], "not whole")
-    refused(data + data, "line 3: the export ends here, but the file goes on")
+    refused(data + data, "line 3: the export ends here, but the file continues")
     refused(b"not JSON lines\n" * 3, "line 1: this is not an export: this is not JSON")
     refused(b"[]\n", "line 1: this is not an export: an export's lines are JSON objects")
 

@@ -198,7 +198,7 @@ def test_export_begins_again(new_url: NewUrl, tmp_path: Path, every: int) -> Non
         cut(store, file, 9)
         begun(file).write_bytes(begun(file).read_bytes().replace(b"tester", b"Tester"))
         done = store.export_to(file)
-        assert "is not what would be written" in (done.restarted or "")
+        assert "differs from the present one" in (done.restarted or "")
         assert done.hash == store.export_to(tmp_path / "whole.jsonl").hash
         file.write_bytes(b"something else\n")
         with pytest.raises(ms.InvalidArgument, match="choose another"):

@@ -91,12 +91,12 @@ def test_what_is_sound_is_no_violation(built: tuple[str, dict[str, int]], case: 
 UNSOUND: dict[str, tuple[tuple[str, ...], int, str | None, str]] = {
     "another action": ((row(action="'alter'"),), 8, "a", "no position in the feed"),
     "an action that is none": ((row(action="'thinking'"),), 8, "a", "no position in the feed"),
-    "not write 0": ((row(ordinal="1"),), 6, "a", "write 0 and no other"),
+    "not write 0": ((row(ordinal="1"),), 6, "a", "it must be write 0"),
     "a tombstone that is not write 0": (
         (tombstone(f"'{ONE}'").replace(" 0, 'forb", " 2, 'forb"),),
         6,
         None,
-        "write 0 and no other",
+        "it must be write 0",
     ),
     "two rows": ((row(), decided("moved", ordinal="1")), 6, "a", "is moved, and yet has other rows"),
     "beside an applied one": ((row(operation_id=OF_A_VERSION, ordinal="1"),), 6, "a", "yet has other rows"),
@@ -112,8 +112,8 @@ UNSOUND: dict[str, tuple[tuple[str, ...], int, str | None, str]] = {
     "dropped long after": ((row(entity_id="{d}", time=DROPPED_AT.format(f"- {HOUR} - 1")),), 7, "d", "still waits"),
     "unreadable": ((row(changes="'{{'"),), 7, "a", "cannot be read"),
     "no list of changes": ((row(changes="'5'"),), 7, "a", "cannot be read"),
-    "failed without the error": ((decided("failed", result=None),), 6, "a", "what it was answered"),
-    "unchanged without the value": ((decided("unchanged", result=None),), 6, "a", "what it was answered"),
+    "failed without the error": ((decided("failed", result=None),), 6, "a", "have its answer"),
+    "unchanged without the value": ((decided("unchanged", result=None),), 6, "a", "have its answer"),
     "a mark that ends before it begins": (
         (f"UPDATE guard SET {MARKED} WHERE id = {{c}}", "UPDATE guard SET marked_until = 4 WHERE id = {c}"),
         7,
@@ -142,7 +142,7 @@ UNSOUND |= {
         (f"UPDATE guard SET {MARKED} WHERE id = {{c}}", f"UPDATE guard SET {name} = NULL WHERE id = {{c}}"),
         7,
         "c",
-        "all of that, or nothing",
+        "all three or none",
     )
     for name in ("mark", "marked_at", "marked_until")
 }

@@ -41,10 +41,10 @@ class Dataset:
     """A table as the files have it. ``keys`` are the partition columns, the last of ``columns``.
 
     ``doubtful`` are the partitions with files that could not be used; None means all partitions (a folder could not be
-    listed, or files were left out). A doubtful partition that is missing is not gone. ``left_out`` are names of files
-    in the folder that are not part of the table: readers must skip them. ``signature`` is that of its files. ``again``:
-    some files could not be used, so the next crawl reads the data set again. ``notes`` are texts that a person should
-    read.
+    listed, or files were left out). If a doubtful partition is missing, it does not count as gone. ``left_out`` are
+    names of files in the folder that are not part of the table: readers must skip them. ``signature`` is that of its
+    files. ``again``: some files could not be used, so the next crawl reads the data set again. ``notes`` are texts that
+    a person should read.
     """
 
     path: Names

@@ -29,6 +29,7 @@ STATISTIC: Final = "crawl"
 """The statistic's name."""
 
 _LARGEST: Final = 1 << 19
+"""The most characters of the statistic as JSON; a larger one keeps only the types."""
 _NAMES: Final = 1000
 
 

@@ -130,7 +130,7 @@ def profile(spark: SparkSession, readable: Readable) -> dict[str, Any]:
 
 
 def _beyond(readable: Readable, limits: Limits) -> str | None:
-    """Return why a table is not read: its files hold more rows than they may have bytes when they are unpacked."""
+    """Return the reason not to read a table: its files have more rows than the bytes to which they may unpack."""
     seen = readable.seen or {}
     rows, size = seen.get("rows"), seen.get("bytes")
     if type(rows) is not int or type(size) is not int:

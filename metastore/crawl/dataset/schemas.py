@@ -23,7 +23,7 @@ __all__ = ["Columns", "Misfit", "fit_all", "fit_most", "known_columns"]
 
 Columns = tuple[Column, ...]
 _SHARED: Final = 0.7
-"""The least share of common columns, among the columns of the file with fewer columns."""
+"""Of two files, the one with fewer columns must share at least this part of its columns with the other one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ __all__ = ["member_format", "open_member"]
 
 _MAC: Final = "__MACOSX/"
 _ENCRYPTED: Final = 0x1
-_ADVICE: Final = "unpack it, for only an archive of one CSV or JSON file is read as it is"
+"""The bit of a member's flags that marks a password (ZIP specification, section 4.4.4)."""
+_ADVICE: Final = "unpack it, because only an archive of one CSV or JSON file is read as it is"
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Check whether the files of a location are gone: a listing that lacks them does not prove that.
 
-A page of a listing may be lost, a folder may be empty while a job overwrites it, a lake may not be mounted. So its own
-location is checked before anything is marked, dropped, removed or counted as moved.
+A page of a listing may be lost, a folder may be empty while a job overwrites it, a lake may not be mounted. So the
+crawler checks a location itself before it marks, drops, removes or counts something there as moved.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The limits of unpacking: a packed file of a few kilobytes can hold billions of rows.
 
 A file may unpack to ``max_ratio`` times its size and to ``max_unpacked`` bytes, whichever is less. Up to 16 MiB any
-ratio is allowed, because small files of equal rows are common. A larger file is a failure in the report.
+ratio is allowed, because small files of equal rows are common. A file that unpacks to more is a failure in the report.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ __all__ = ["MAX_RATIO", "MAX_UNPACKED", "Limits", "bounded"]
 MAX_UNPACKED: Final = 1 << 36
 MAX_RATIO: Final = 200
 _ALWAYS: Final = 1 << 24
+"""Up to this size (bytes), a file may unpack to any multiple of its own size."""
 
 
 @dataclass(frozen=True, slots=True)

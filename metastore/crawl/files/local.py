@@ -24,6 +24,7 @@ from metastore.crawl.files.table_formats import MARKERS, format_beside, why_not
 __all__ = ["LocalWalk"]
 
 _TELL: Final = 100
+"""After how many folders the walk reports its progress."""
 
 
 class LocalWalk:
@@ -183,7 +184,7 @@ def _identity(stat: os.stat_result) -> tuple[int, int]:
 def _table_format(entries: Iterable[os.DirEntry[str]]) -> str | None:
     """Return the table format of a folder with these entries; None if it is not a table."""
     for entry in entries:
-        if entry.name in MARKERS and entry.is_dir():  # an error is that of the folder: its format is unknown
+        if entry.name in MARKERS and entry.is_dir():  # an OSError here fails the folder: its format is unknown
             with os.scandir(entry.path) as inside:
                 if (form := format_beside(entry.name, (one.name for one in inside))) is not None:
                     return form

@@ -70,7 +70,7 @@ def _stamps(filesystem: Any, inside: str, objects: Iterable[Any]) -> dict[str, s
 
 
 def _alone(root: str, info: Any, listing: Listing, filesystem: Any) -> bool:
-    """Treat ``root`` as a single file; tell whether it is one, or an empty folder."""
+    """Treat ``root`` as a single file. Return whether it is a file, or an empty folder."""
     if info.type != FileType.File:
         return bool(info.type == FileType.Directory)
     folder, _, name = root.rpartition("/")

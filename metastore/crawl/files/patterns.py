@@ -80,7 +80,7 @@ def _normal(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _places(pattern: _Pattern, names: tuple[str, ...]) -> tuple[frozenset[int], bool]:
-    """Return the places in ``pattern`` that ``names`` can reach, and whether the first of them match all of it."""
+    """Return the reachable places in ``pattern``, and whether the first of ``names`` match the whole pattern."""
     places = _skipped(pattern, {0})
     for name in names:
         following = set()

@@ -23,6 +23,7 @@ __all__ = ["read_avro"]
 _MAGIC: Final = b"Obj\x01"
 _MARK: Final = 16
 _VARINT: Final = 10
+"""The most bytes of a varint of 64 bits."""
 _LONGEST: Final = 200
 _HEADER: Final = 1 << 26
 """The most bytes of a header. A damaged header can claim more than fit into memory."""

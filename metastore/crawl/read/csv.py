@@ -43,6 +43,7 @@ _LADDER: Final = (
 )
 _ARROW: Final = dict(_LADDER)
 _FEW: Final = 100
+"""How many values are checked first."""
 _SPELLED: Final = {
     **dict.fromkeys(("long", "decimal(38,0)"), "^[+-]?(0|[1-9][0-9]*)$"),
     "boolean": "^(?i:true|false)$",

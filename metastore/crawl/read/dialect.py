@@ -24,6 +24,7 @@ __all__ = ["Dialect", "sniff"]
 
 DELIMITERS: Final = (",", "\t", ";", "|")
 _ROWS: Final = 200
+"""The most rows of a sample that are compared."""
 _TYPED: Final = re.compile(
     r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|true|false|\d{4}[-/]\d\d?[-/]\d\d?([ T]\d\d?:\d\d.*)?", re.IGNORECASE
 )
@@ -50,7 +51,7 @@ class _Rows:
 
     @property
     def enough(self) -> bool:
-        """Whether there is a row after the first, if the text has one."""
+        """Whether there is a row after the first one, or the text has no more rows."""
         return not self.cut or len(self.rows) > 1
 
 

@@ -3,7 +3,8 @@
 The whole file is read in bounded memory. Lines go through pyarrow block by block, and the types of the blocks are
 widened. pyarrow has a cell for each column in each row, so memory would grow quadratically if keys are ids. So a block
 with fields that are not known yet is read in small pieces, and a file with more than ten thousand fields is a failure.
-:mod:`json_values` types two sorts of text: a block whose values do not agree (a number here, a string there), and a
+:mod:`json_values` finds the types of two sorts of text: a block whose values do not agree (a number here, a string
+there), and a
 file that does not consist of lines. Spark reads these files with its option ``multiLine``, which the dialect keeps.
 Strings stay strings, whatever they look like, as with Spark. Columns are in the order of their first appearance.
 """
@@ -31,6 +32,7 @@ __all__ = ["read_json"]
 
 _BLOCK: Final = 1 << 23
 _PIECE: Final = 1 << 14
+"""Bytes per piece of a block with unknown fields."""
 _FIELDS: Final = 10_000
 _ROWS: Final = 1 << 12
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
@@ -173,7 +175,7 @@ def _check_lines(block: bytes, rows: int, line: int) -> None:
 
 
 def _is_rounded(table: Any, block: bytes) -> bool:
-    """Return whether pyarrow may have read a whole number that is too large for a long as a double."""
+    """Return whether pyarrow may have rounded a whole number to a double, because it is too large for a long."""
     return any(map(_is_floating, table.schema.types)) and _LONG_NUMBER.search(block) is not None
 
 

@@ -21,6 +21,7 @@ __all__ = ["columns_of", "objects"]
 
 _CHUNK: Final = 1 << 20
 _LARGEST: Final = 1 << 26
+"""The most characters of one value."""
 _BETWEEN: Final = " \t\r\n,"
 
 
@@ -114,7 +115,10 @@ def columns_of(rows: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
 
 
 class _Seen:
-    """The values that were seen at one place. Fields are added to, not merged: keys may be as many as rows."""
+    """The values that were seen at one place.
+
+    They are added field by field, because there may be as many keys as rows.
+    """
 
     __slots__ = ("element", "fields", "scalar")
 

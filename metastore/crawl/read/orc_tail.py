@@ -3,7 +3,7 @@
 A file ends with the footer, the postscript (a protobuf message) and one byte, the postscript's length. The footer is
 packed in chunks: 3 bytes with the length, and whether the chunk is packed. Each chunk unpacks to at most the block size
 of the postscript (ORC specification v1, "Postscript" and "Compression"). So the headers of the chunks show a bound for
-what the library would unpack, without unpacking.
+the size that the library would unpack, without unpacking.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from metastore.crawl.files.reasons import NotThisFormat
 __all__ = ["OrcFile"]
 
 _TAIL: Final = 1 << 14
-"""The bytes that the library reads first, and so the bytes that one request brings."""
+"""How many bytes the library reads first. One request fetches as many."""
 _FOOTER: Final = 1 << 26
 """The most bytes of a footer, packed and unpacked; an Avro header may have as many."""
 _LENGTH, _COMPRESSION, _BLOCK = 1, 2, 3
@@ -26,7 +26,7 @@ _VARINT, _BYTES = 0, 2
 
 
 class OrcFile(io.RawIOBase):
-    """A source of pyarrow whose end is read once, for the check and for the library."""
+    """A source for pyarrow. The end of the file is read once, for the check and for the library."""
 
     def __init__(self, source: Any) -> None:
         self._source, self._size, self._at = source, source.size(), 0

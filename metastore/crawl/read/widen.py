@@ -44,7 +44,7 @@ def is_null(kind: Type | str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def widen(a: str, b: str) -> str | None:
-    """Return the type that holds both, or None."""
+    """Return the type that holds the values of both types, or None."""
     if a == b:
         return a
     wider = _widen(parse(a), parse(b), _widen)
@@ -52,7 +52,7 @@ def widen(a: str, b: str) -> str | None:
 
 
 def widest(a: str, b: str) -> str:
-    """Return the type that holds both; string if only text does."""
+    """Return the type that holds the values of both types; string if only text does."""
     return a if a == b else _cached_widest(a, b) if len(a) + len(b) < _LONG else str(_widest(parse(a), parse(b)))
 
 

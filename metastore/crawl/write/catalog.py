@@ -118,7 +118,7 @@ class StoreCatalog:
         return self._catalogs[names]
 
     def find(self, datasets: Sequence[Dataset], unseen: AbstractSet[str] = frozenset()) -> list[CatalogState]:
-        """Return the state of each data set, looked up by location, else by path unless its location is ``unseen``."""
+        """Return the state of each data set. Find it by location, else by path unless its location is ``unseen``."""
         catalog = self.catalog(datasets[0].path[:2]) if datasets else None
         if catalog is None:
             return [CatalogState()] * len(datasets)
@@ -132,7 +132,7 @@ class StoreCatalog:
     def _tables(
         self, datasets: Sequence[Dataset], rows: Sequence[Source | None], unseen: AbstractSet[str]
     ) -> tuple[list[Table | None], set[int]]:
-        """Return each row's table if its location fits, else the one at its path; and the ids of tables in drops."""
+        """Return each row's table if its location fits, else the table at its path; and the ids of tables in drops."""
         ids = [row.own_table for row in rows if row is not None and row.own_table is not None]
         live, drops = self.store.sources.tables_and_drops(ids)
         by_id = {table.id: table for table in live if table is not None}

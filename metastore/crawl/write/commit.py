@@ -56,7 +56,7 @@ class CatalogState:
     table: StoredTable | None = None
     source: Source | None = None
     dropping: bool = False
-    """Whether the row's table is being dropped in steps: it may come back, and until then no second one is made."""
+    """Whether the row's table is being dropped in steps. It may come back, so no second table is made meanwhile."""
 
     def check(self) -> None:
         """Raise PlanError for a table that is being dropped."""
@@ -186,7 +186,7 @@ def commit_groups(
     yield from failures
     yield from _settle_or_write(task, _unclaimed(task, datasets, states))
     if task.refused and not dry_run:
-        with suppress(MetastoreError):  # else the next crawl takes them for new
+        with suppress(MetastoreError):  # without this note, the next crawl takes them for new files
             catalog.note_unused(groups[0][0].table, task.refused)
 
 
@@ -373,7 +373,7 @@ def _overtaken(dataset: Dataset, state: CatalogState) -> Iterator[Row]:
     path = format_path(dataset.path if table is None else table.names)
     if table is not None and state.source is not None:
         yield unchanged(state.source, path, table.version)
-    yield Note(path, "another crawl listed it later; what that crawl wrote stays")
+    yield Note(path, "another crawl listed it later; the writes of that crawl stay")
 
 
 def _refused(task: _Task, dataset: Dataset, state: CatalogState, error: Exception) -> Iterator[Row]:

@@ -1,8 +1,8 @@
 """Find out whether people have put anything on a table that the crawler made, beside the table's own document.
 
-These relations count: tags, policies, rights, others that are declared, and an owner, except the owner who was noted
-because the crawler created the table. These rows count: statistics and partitions that are not the crawler's, the
-crawler's partitions if people gave them properties, and rows of other kinds.
+These relations count: tags, policies, rights, other declared ones, and an owner, except the owner who was noted because
+the crawler created the table. These rows count: statistics and partitions that are not the crawler's, the crawler's
+partitions if people gave them properties, and rows of other kinds.
 """
 
 from __future__ import annotations

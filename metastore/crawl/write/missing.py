@@ -64,7 +64,7 @@ def _is_hidden(path: str, unseen: list[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """When the files were seen to be gone, as text and in the database's time, and the name of the crawl's record.
+    """The time when the files were seen to be gone, as text and by the database's clock, and the crawl's record's name.
 
     ``options`` open the locations that are checked.
     """

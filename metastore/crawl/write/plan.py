@@ -4,8 +4,8 @@ The plan is a three-way merge of the present *files*, the *catalog*, and the cra
 statistic ``crawl``, an owned row that the same commit writes). A difference between now and before is new in the files,
 and is written. A difference between before and the catalog is an edit of people, and stays:
 
-* Columns: new columns are added before the partition columns. If a type has changed, the catalog's type is kept and
-  noted, or widened if one type holds both, or the table fails, as the policy says. A column becomes nullable when the
+* Columns: new columns are added before the partition columns. If a type has changed, the policy decides: the catalog's
+  type is kept and noted, or widened if one type holds both, or the table fails. A column becomes nullable when the
   files have nulls. A column that people dropped or renamed is not added again. A column that is in no file now is kept
   and noted. Comments never change.
 * Properties: only those that begin with ``crawl.`` and have changed in the files. They tell a reader how to read the
@@ -16,7 +16,7 @@ and is written. A difference between before and the catalog is an edit of people
   read, the partition's own folder has files after all, or people have written on it. A table's partitioning never
   changes: if the files have another, the partitions stay and a note says so.
 
-An unchanged table has an empty plan. It is always safe to plan again after a lost race, because a plan rests only on
+An unchanged table has an empty plan. It is always safe to plan again after a lost race, because a plan depends only on
 the states that it compared.
 """
 

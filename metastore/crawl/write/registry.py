@@ -73,7 +73,10 @@ def registry_below(
 
 
 def _entry(row: Source, table: Table | None) -> Entry:
-    """Return the entry of ``row``, without a table that people gave another location or an import another id."""
+    """Return the entry of ``row``.
+
+    Its table is left out if people gave it another location, or an import another id.
+    """
     if table is None or table.location != row.location or not row.leads_to(table):
         return Entry(row)
     return Entry(row, format_path(table.names), table.version)

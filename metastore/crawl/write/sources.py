@@ -80,7 +80,7 @@ def unchanged(row: Source, path: str, version: int) -> TableResult:
 
 
 def unused_fields(location: str, signature: str | None, before: Source | None) -> dict[str, Any]:
-    """Return the row of a location that cannot become a table. A table that it has already stays."""
+    """Return the row of a location that cannot become a table. If the location has a table already, the table stays."""
     fields = {"location": location_of(location), "signature": signature, "again": True}
     if before is None:
         return fields

@@ -68,7 +68,7 @@ def _name(group: Group, here: Seen, there: Seen | None, report: ExportReport) ->
         return
     parts = sorted(part for part in {*here, *there} if here.get(part) != there.get(part))
     more = f" and {len(parts) - _MOST:,} more" if len(parts) > _MOST else ""
-    report.find("changed", f"{what}: {', '.join(parts[:_MOST])}{more}", "not there as it is here")
+    report.find("changed", f"{what}: {', '.join(parts[:_MOST])}{more}", "it differs there")
 
 
 def _here(group: Group) -> Seen:

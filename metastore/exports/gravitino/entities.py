@@ -1,4 +1,4 @@
-"""The rows of an entity: for each kind its own row, the rows of its version, and the rows of what it owns.
+"""The rows of an entity: for each kind its own row, the rows of its version, and the rows that it owns.
 
 It is the reverse of :mod:`metastore.imports.gravitino.things`. A value without a column there is left out here; the
 comparison at the end finds that, and the report names it.

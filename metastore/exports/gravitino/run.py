@@ -78,7 +78,7 @@ def _write_entity(group: Group, addresses: Addresses, target: Target, report: Ex
     line = group.entity
     if addresses.get(line.kind, line.names) is None:
         return
-    why: str | None = None if addresses.parent_is_there(line.names) else "what is above it is left out"
+    why: str | None = None if addresses.parent_is_there(line.names) else "its parent is left out"
     rows: list[TablesRow] = []
     if why is None:
         said = Said(group, addresses, now)

@@ -63,7 +63,7 @@ class Target:
                 if "\0" in value:
                     return f"{column.name} has a character that no database takes"
                 if _too_long(column, value):
-                    return f"{column.name} is longer than there is room for"
+                    return f"{column.name} is too long for the column"
         return self._taken(table, values)
 
     def _taken(self, table: str, values: dict[str, Any]) -> str | None:

@@ -91,7 +91,7 @@ def _parts(source: Source, shape: Shape, ids: list[int]) -> dict[str, dict[int, 
 
 
 def _made_and_dropped(store: Store, lease: Lease, shape: Shape, names: Names, thing: Thing) -> bool:
-    """Make an entity and drop it; with a suffix if a live entity has its name, which a restore may change."""
+    """Create and drop an entity. If a live entity has its name, add a suffix, which a restore may change."""
 
     def make(tx: Transaction, at: Names) -> None:
         manager: Any = tx.manager(shape.kind)

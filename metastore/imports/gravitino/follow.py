@@ -1,4 +1,4 @@
-"""Bring a store that has an earlier import up to date: follow what was renamed, moved or removed in Gravitino.
+"""Bring a store that has an earlier import up to date: follow the renames, moves and removals in Gravitino.
 
 The rest of the file is then imported as any other export. Entities that no import made stay as they are, even if one
 gets the name of an imported one meanwhile, because each write names an id. Entities that exist in Gravitino but could
@@ -49,7 +49,7 @@ def drop_the_gone(store: Store, lease: Lease, source: Contents, target: Contents
             report.removed += bool(_manager(store, key).drop(entity, lease=lease))
         except NotEmpty as error:
             seen.left.add(key)  # it is left out of the comparison at the end
-            report.find("kept", f"{key[0]} {key[1]} is gone there: {error}", "kept with what was made here")
+            report.find("kept", f"{key[0]} {key[1]} is gone there: {error}", "kept with the rows that were made here")
 
 
 def without_copies(store: Store, lease: Lease, target: Contents) -> Contents:
@@ -82,8 +82,8 @@ def check_drops(store: Store) -> None:
 def enabled_to_write(store: Store, lease: Lease, source: Contents, target: Contents) -> Iterator[None]:
     """Enable each disabled metalake and catalog below which something differs, so that it can be written.
 
-    At the end those are disabled again that are disabled there; after an error, all of them. An import that was killed,
-    or lost its lease, leaves them enabled until it is repeated.
+    At the end, it disables those again that are disabled in Gravitino; after an error, all of them. An import that was
+    killed, or lost its lease, leaves them enabled until it is repeated.
     """
     opened: list[Key] = []
     try:

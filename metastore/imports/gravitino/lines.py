@@ -60,7 +60,7 @@ def _silent(_: float) -> None:
 class Standing:
     """The state of the store before the import.
 
-    ``is_taken``: tells whether an entity that was made here has a place.
+    ``is_taken`` returns whether an entity that was made here has a given place.
     """
 
     columns: Mapping[Key, Columns] = field(default_factory=dict)
@@ -94,8 +94,8 @@ def write_file(
     """Write all metalakes; return the contents that were written. It adds to ``seen``.
 
     ``ids``: write ids, versions, audits and earlier versions too, to restore an empty database, and check each line, so
-    that the restore need not. ``progress``: called with the
-    share of a metalake that is done. Raises InvalidArgument for a line that fails its check.
+    that the restore need not. ``progress``: called with the share of a metalake that is done. Raises InvalidArgument
+    for a line that fails its check.
     """
     numbers, tally, written = _Numbers(), Tally(), Written()
     header = Header(None, ids, ids, None, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, None)
@@ -201,7 +201,7 @@ def _metalake(
     links = read_links(source, tree, report)
     many = len(tree.names)
     every = _counted(entities(source, row, tree, report, past=ids), 0, 2 * many, progress)
-    with spooled(every) as read:  # only after all rows are read is it known which ones are left out
+    with spooled(every) as read:  # read all rows first: some are left out because of later ones
         for entity in _counted(read, many, 2 * many, progress):
             report.counts[entity.key[0]] = report.counts.get(entity.key[0], 0) + 1
             _name_secrets(entity, report)
@@ -223,7 +223,7 @@ def _counted(read: Iterator[Entity], done: int, total: int, progress: Progress) 
 
 
 def _name_secrets(entity: Entity, report: Report) -> None:
-    """Report the properties that Gravitino hides: here the library shows them to every reader."""
+    """Report the properties that Gravitino hides, because this store shows them to every reader."""
     for key in hidden_in(entity.thing.doc.get("properties") or {}):
         what = f"the property {key} of the {entity.key[0]} {'.'.join(entity.names)}"
         report.find("secret", what, "came over in plain text; docs/gravitino.md says how to encrypt it")

@@ -16,7 +16,7 @@ __all__ = ["Ends", "Link", "Links", "read_links"]
 
 
 class Link(NamedTuple):
-    """A relation from the entity under which it is listed; ``column``: from this column (Gravitino's id)."""
+    """A relation from the entity under which it is listed. ``column``: Gravitino's id of the column that it is from."""
 
     kind: str
     to: Key
@@ -113,7 +113,7 @@ class _Reading:
                 self._add(member, Link("membership", role, "", known_audit(row, self._report, what)))
 
     def owners(self) -> None:
-        """Add one owner for each object: if two servers set one each at the same time, the newest."""
+        """Add one owner for each object. If two servers have set an owner at the same time, add the newest."""
         newest: dict[Key, Row] = {}
         for row in self._source.rows("owner_meta", metalake_id=self._ends.id):
             what = f"owner {row.get('owner_id')}"

@@ -49,9 +49,9 @@ def import_gravitino(
 
     An empty store gets Gravitino's versions, audits and times. A store that has an earlier import is brought up to
     date: entities keep their ids through renames, and entities that are gone in Gravitino are dropped. ``file``: the
-    file into which the import writes the entities that it read. After a kill, call the import again: it goes on with
+    file into which the import writes the entities that it read. After a kill, call the import again: it continues with
     the file. Raises InvalidArgument for a source that cannot be read, and LeaseHeld while another import into the store
-    goes on. Raises EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that entity.
+    runs. Raises EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that entity.
     """
     tell = progress or (lambda _step, _share: None)
     place = Path(file)
@@ -71,12 +71,15 @@ def import_gravitino(
         report.written, report.left = done.written, done.left
         with open_store(url, principal=PRINCIPAL) as store, _turn(store) as lease:
             _finish(store, lease, opened, report, read, seen, tell)
-            place.unlink(missing_ok=True)  # another import, which was faster, may have had a file of this name
+            place.unlink(missing_ok=True)  # a faster import may have used and removed a file of this name
     return report
 
 
 def _turn(store: Store) -> Lease:
-    """Wait until no other import into the store runs: one could make again what people dropped since."""
+    """Wait until no other import into the store runs.
+
+    Two at once could recreate entities that people dropped in between.
+    """
     return store.leases.acquire(PRINCIPAL, ttl=TTL, timeout=PATIENCE)
 
 
@@ -131,7 +134,7 @@ def _read(
 
 
 def _follow(store: Store, source: Source, place: Path, seen: Seen, tell: Tell, lease: Lease) -> tuple[Report, Contents]:
-    tell("reading what is here", 0.0)
+    tell("reading the store", 0.0)
     check_drops(store)
     target = without_copies(store, lease, contents_of_store(store, store.metalakes.names(), columns=True))
     ours = Follow(set(target.ids.values()), {target.ids[key]: one.last for key, one in target.columns.items()})

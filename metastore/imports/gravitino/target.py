@@ -50,7 +50,7 @@ class Contents:
 
     names: dict[Key, Names] = field(default_factory=dict)
     ids: dict[Key, int] = field(default_factory=dict)
-    """The store's ids: another entity may get a name meanwhile."""
+    """The store's ids. Names are not enough, because another entity may get one meanwhile."""
     columns: dict[Key, Columns] = field(default_factory=dict)
     owned: set[Owned] = field(default_factory=set)
     related: set[Related] = field(default_factory=set)

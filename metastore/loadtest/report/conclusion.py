@@ -62,6 +62,6 @@ def conclusion_of(analysis: Analysis, findings: Findings) -> Conclusion:
         return Conclusion("unsure", "Records are missing", explanation, (), missing, checked)
     explanation = (
         f"The history checker went through {operations:,} operations: no change was lost or applied twice, "
-        "and nothing was read that was not so."
+        "and every read was true."
     )
     return Conclusion("good", "No contradiction", explanation, (), missing, checked)

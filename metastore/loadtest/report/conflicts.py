@@ -30,7 +30,7 @@ _LOOKED_AT: Final = 30
 def conflicts_of(spark: SparkSession, operations: DataFrame, folders: Sequence[Path]) -> tuple[Causes, Hot]:
     """Return the causes and the hot entities of each run. An attempt without a known entity counts for its path.
 
-    The database is not asked: the last path of an entity comes from the feed, else from an operation.
+    This does not query the database: the last path of an entity comes from the feed, else from an operation.
     """
     rows = _grouped(operations)
     hot = [row for row in rows if row["of_entity"] and (row["entity_id"] is not None or row["path"] is not None)]

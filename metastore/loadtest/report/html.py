@@ -24,22 +24,22 @@ _LONGEST: Final = 300
 _OF_CLIENTS: Final = ("names", "calls")
 """Facts with an item for each client, which the charts show instead."""
 _ABOUT: Final = {
-    "Operations per second": "calls that returned, whatever they returned: those that gave up are in it.",
-    "Conflict rate": "the share of the writes' attempts that lost to another operation's change. What lost is tried "
+    "Operations per second": "all calls that returned, including those that gave up.",
+    "Conflict rate": "the share of the writes' attempts that lost to another operation's change. A lost one is tried "
     "again: a conflict is work done twice, not a failure.",
     "Time to commit": "from the call to the return, of writes that were applied: all attempts and waits are in it, and "
     "calls that gave up are not.",
     "Attempts": "how often a write was sent until it was decided, or gave up.",
     "What attempts lost to": "self: the entity had another version; ancestor: something above it was moved, renamed or "
-    "dropped; name: the name was taken; not_empty: a drop found children; read: what a transaction had read changed; "
+    "dropped; name: the name was taken; not_empty: a drop found children; read: an entity that was read changed; "
     "pending: announced changes come first; marked: an exclusive operation is announced; ticket: a transaction is in "
     "line for the entity; busy: a lock was not free in time; serialization: a deadlock; lease: it was taken over; "
     "operation: it was applied or sent before; claim: another message has the operation's row; stale_id: the caller's "
     "operation id is too old.",
-    "Helped": "applied by another operation's commit, which took it along.",
+    "Helped": "applied by the commit of another operation.",
     "Fairness": "Jain's index of the answered operations by client: 1 if all got the same done, 1/n if one of n did "
     "everything. Calls that gave up, and clients whose records are missing, are not in it.",
-    "Unknown": "the acknowledgement was lost for good; whether it was applied, the checker sees in the feed.",
+    "Unknown": "the acknowledgement was lost for good; the checker finds in the feed whether it was applied.",
     "Gave up": "the attempts or the time ran out (outcome: conflicted); nothing was applied.",
     "Open": "never returned: the client was killed or stopped.",
 }

@@ -163,7 +163,7 @@ class Console:
         name = request.path_params["rest"]
         if (known := render.file_answer(name, request.query_params.get("v"))) is not None:
             return known
-        if "/" in name:  # relative addresses in a page would be wrong
+        if "/" in name:  # a page at a deeper path would have wrong relative addresses
             return Response("There is no such page.", 404, render.HEADERS, "text/plain")
         shown = failure("There is no such page", "Start at the catalog.", 404)
         return render.html(render.page(None, shown), 404)

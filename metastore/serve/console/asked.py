@@ -38,7 +38,7 @@ _SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week
 
 
 class Several(Exception):
-    """Several kinds share a path: the reader chooses."""
+    """Several kinds have an entity at this path, so the user must choose one."""
 
     def __init__(self, found: list[Entity]) -> None:
         super().__init__("several kinds share this path")
@@ -53,7 +53,7 @@ class Shown:
     title: str
     values: Mapping[str, Any] = field(default_factory=dict)
     command: str | None = None
-    """The command that shows the same."""
+    """The command of the command line that shows the same."""
     status: int = 200
 
 
@@ -67,7 +67,7 @@ class Asked:
     store: Store
     """The store as the user sees it."""
     whole: Store
-    """The store itself, for positions of the feed: no page shows its results unchecked."""
+    """The store without checks of rights, for positions of the feed and for the admins' pages."""
     gauges: Gauges
     """This server's counts of the last minutes."""
     files: Snapshots
@@ -104,7 +104,7 @@ class Asked:
         return self.query.get(key) or None
 
     def number(self, key: str, otherwise: int) -> int:
-        """Return a number of the query. Raises InvalidArgument."""
+        """Return a parameter as a number. Raises InvalidArgument."""
         text = self.query.get(key, "").strip()
         if not text:
             return otherwise
@@ -129,7 +129,7 @@ class Asked:
         if found:
             return found[0]
         for manager in managers[:1]:
-            manager.load(names)  # raises the error that says why, such as DropPending
+            manager.load(names)  # raises the precise error, such as DropPending
         raise EntityNotFound(format_path(names))
 
     def here(self, **changes: object) -> str:
@@ -168,7 +168,7 @@ def bounded(items: Iterable[T], most: int, seconds: float) -> tuple[list[T], boo
     ends = SYSTEM.monotonic() + seconds
     found: list[T] = []
     try:
-        with until(ends):  # also while it looks for one item
+        with until(ends):  # the time also ends while the iterator looks for its next item
             for one in items:
                 if len(found) == most or SYSTEM.monotonic() > ends:
                     return found, True

@@ -1,4 +1,4 @@
-"""Contention, for admins: who waits for whom, now. The page is live; ``gauges`` has the figures."""
+"""Contention, for admins: which calls wait for which others now. The page is live; ``gauges`` has the figures."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from metastore.serve.console.words import command, done, steps_in_words
 __all__ = ["Row", "Section", "children_of", "contents", "dropped", "lost", "row_of"]
 
 _FEW, _MANY = 20, 50
-"""How many rows of a kind are shown: among other kinds, and alone."""
+"""How many rows of a kind a page shows: beside other kinds, and alone."""
 _HELD: Final = 1000
 """How many entities of a dropped container are counted at most."""
 _FIRST: Final = ("metalake", "catalog", "schema", "table", "view")
@@ -38,9 +38,9 @@ class Row:
     how: str
     is_off: bool = False
     restore: str | None = None
-    """The command that brings it back."""
+    """The command that restores the entity."""
     inside: str | None = None
-    """The address of the page with its content at that time."""
+    """The address of the page that shows its content as it was then."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def row_of(asked: Asked, entity: Entity) -> Row:
 
 
 def _how(store: Managers, entity: Entity) -> str:
-    """Return the last change in words. It reads only for an entity that was changed after its creation."""
+    """Return the last change in words. An entity that never changed after its creation needs no read."""
     if entity.version == 1:
         return "created"
     try:
@@ -139,7 +139,7 @@ def _how(store: Managers, entity: Entity) -> str:
 
 
 def _about(entity: Entity) -> str:
-    """Return the fact that says most about an entity of its kind."""
+    """Return the most telling fact about an entity of its kind."""
     match entity.kind:
         case "table" | "view":
             count = len(entity.doc["columns"])
@@ -160,7 +160,7 @@ def _about(entity: Entity) -> str:
 
 
 def dropped(asked: Asked, entity: Entity | None) -> dict[str, Any]:
-    """Return the entities that were dropped in a container and can be restored: by whom, and their content."""
+    """Return the dropped entities of a container that can be restored, each with its content and who dropped it."""
     kinds = children_of(None if entity is None else entity.kind)
     only = asked.text("list")
     sections = []

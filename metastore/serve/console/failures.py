@@ -1,4 +1,4 @@
-"""Pages that say what went wrong, and what to do."""
+"""Pages about errors, and how to continue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["failure", "told"]
 _TITLES: Final = {
     HistoryGone: "This moment is gone",
     DropPending: "It is being dropped",
-    PermissionDenied: "This is for others",
+    PermissionDenied: "You may not see this",
 }
 _DROPPED: Final = 5
 
@@ -43,7 +43,7 @@ _AGAIN: Final = 5
 def failure(
     title: str, message: str, status: int, *, near: list[tuple[str, str, str]] | None = None, again: int | None = None
 ) -> Shown:
-    """Return the page of a failure. ``near``: (kind, path, address) of entities that may be meant."""
+    """Return the page of a failure. ``near``: (kind, path, address) of entities that the user may have meant."""
     return Shown(
         "failure.html", title, {"message": message, "near": near or [], "again": again, "dropped": []}, status=status
     )

@@ -21,7 +21,7 @@ __all__ = ["feed"]
 
 _SIZE: Final = 50
 _STEPS: Final = (64, 1_000, 20_000)
-"""How many changes back a page looks: it goes further if it has not found enough."""
+"""How many changes a page searches, counted back from its end. If they do not fill the page, it takes the next step."""
 _SECONDS: Final = 0.5
 """How long a page searches if a filter hides many changes (seconds)."""
 _PAGE: Final = 200
@@ -40,7 +40,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Place:
-    """The subject of a feed: an entity, wherever it is, or a path where one was."""
+    """The subject of a feed: an entity, wherever it is now, or a path at which an entity was."""
 
     path: str
     kind: str | None
@@ -132,7 +132,7 @@ def _newest(
 
 
 def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None, ends: float) -> Iterator[Change]:
-    """Yield the changes after a position, until a moment; damaged ones are left out.
+    """Yield the changes after a position, without damaged ones, until the time ``ends``.
 
     A page may be empty, because the user may see none of its changes. ``changes`` refuses a path that does not exist
     now, ``changes_page`` does not.

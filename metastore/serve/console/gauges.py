@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Gauges"]
 
 _KEPT: Final = 120
-"""How many moments are kept, one a second: two minutes."""
+"""How many moments are kept: one a second, for two minutes."""
 _DATABASE: Final = 10.0
 """How old the figures of the database may be (seconds): counting them costs more than a look at the feed."""
 _MOST: Final = 50
@@ -29,7 +29,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "ancestor": "a move, rename or drop above it",
     "name": "another entity that took the name",
     "not_empty": "children that a drop found",
-    "read": "a change of what a transaction had read",
+    "read": "a change of an entity that a transaction had read",
     "pending": "announced changes, which come first",
     "marked": "an exclusive change that is next",
     "busy": "a lock that was not free in time",

@@ -1,8 +1,8 @@
 """Read the feed once a second, for all open pages of a server.
 
-The hub reads the feed once for everybody. For users whose rights are checked it reads once more for each user, through
-that user's view, so that a stream gets the changes that its user may see at that moment. A stream has a bounded queue:
-a browser that does not keep up loses changes, and is told how many. Nothing is read while no page is open.
+The hub reads the feed once for everybody. For users with checked rights it reads once more for each user, through that
+user's view. So a stream gets the changes that its user may see at that moment. A stream has a bounded queue: a browser
+that does not keep up loses changes, and is told how many. Nothing is read while no page is open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EVERY: Final = 1.0
 _PAGE, _PAGES = 500, 30
 """The page size of the feed for one user, and the pages of one look: each reads a few thousand changes at most."""
 _CHANGES: Final = 10_000
-"""How many changes one look reads at most; the next look goes on."""
+"""How many changes one look reads at most; the next look continues there."""
 _QUEUE: Final = 500
 """How many changes wait for one browser at most."""
 _SLICE, _PAUSE = 10, 0.005
@@ -53,8 +53,8 @@ _MOST: Final = 2000
 _MOST_EACH: Final = 200
 """How many of them one user has at most, so that some are left for others."""
 _AWAY: Final = (errors.BackendUnavailable, errors.StoreClosed)
-"""The errors for which all streams wait. Any other error of a read for one user, such as a membership that cannot be
-written, delays no other user: this user's streams are told that they missed something."""
+"""After these errors, all streams wait. After any other error of a read for one user, such as a membership that cannot
+be written, only this user's streams learn that they missed something."""
 
 
 class Item(NamedTuple):
@@ -103,7 +103,7 @@ class Listener:
     """The position up to which the browser has everything."""
     skipped: int = 0
     more: bool = False
-    """Whether it missed more than ``skipped``: these were not counted."""
+    """Whether the stream missed more changes than ``skipped`` counts."""
     gauges: bytes | None = None
     notices: list[str] = field(default_factory=list)
     is_over: bool = False
@@ -141,7 +141,7 @@ class Listener:
 
 
 class Hub:
-    """The streams of one server. All but ``_look`` runs on the event loop."""
+    """The streams of one server. Its methods run on the event loop, except ``_look`` and what that calls."""
 
     def __init__(self, store: Store, view: Callable[[Principal], Store], workers: Workers) -> None:
         self._store, self._view, self._workers = store, view, workers
@@ -192,7 +192,7 @@ class Hub:
     async def _safely(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
-        except Busy:  # pages queue for a thread; streams can wait
+        except Busy:  # too many pages wait for a thread; streams can wait
             pass
         except MetastoreError as error:
             self._gone(error)
@@ -202,8 +202,8 @@ class Hub:
     async def _welcome(self) -> None:
         """Give new streams the changes between their position and the hub's: later looks give them the rest.
 
-        A look and this never run at the same time, so no change is lost between them. After a restart all pages come
-        back at once, most of them with the same position: one read serves all of those.
+        This never runs at the same time as a look, so no change is lost between the two. After a restart all pages
+        reconnect at once, most of them with the same position: one read serves all of these.
         """
         position = self._position
         if position is None:  # no look has finished yet
@@ -248,7 +248,7 @@ class Hub:
                 self.remove(listener)
 
     async def _once(self) -> None:
-        """Look once. A stream that comes meanwhile is added afterwards, with all changes up to the new position."""
+        """Look once. A stream that arrives meanwhile is added afterwards, with all changes up to the new position."""
         listeners = list(self._listeners)
         users = {one.principal for one in listeners}
         watchers = {one.principal for one in listeners if one.wanted.gauges}
@@ -256,7 +256,7 @@ class Hub:
         if self._is_away:
             self._is_away = False
             self._tell_all("back")
-        self._arrived.set()  # for pages that came before the first look, or while the database was away
+        self._arrived.set()  # pages may have arrived before the first look, or while the database was away
         for count, listener in enumerate(listeners, 1):
             listener.offer(look.items.get(listener.principal, ()))
             if listener.principal in look.missed and not listener.wanted.gauges:
@@ -373,7 +373,7 @@ def _item(change: Change) -> Item:
 
 
 def event_of(name: str, data: str, position: str = "") -> bytes:
-    """Return an event in the form of a stream. Its data are one line: in HTML a blank can replace the end of a line."""
+    """Return a server-sent event. Its data must be one line, so a blank replaces each line break of the HTML."""
     key = f"id: {position}\n" if position else ""
     line = data.strip().replace("\r", " ").replace("\n", " ")
     return f"event: {name}\n{key}data: {line}\n\n".encode()
@@ -395,5 +395,8 @@ def _items_between(
 
 
 def _check(view: Callable[[Principal], Store], principal: Principal, after: str) -> None:
-    """Raise InvalidArgument if ``after`` is not a position here. A stream may be ahead of this server."""
+    """Raise InvalidArgument if ``after`` is not a position of this database.
+
+    It may be newer than the hub's position.
+    """
     view(principal).changes_page(after=after, size=1)

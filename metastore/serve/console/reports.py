@@ -42,10 +42,10 @@ def last_verify(asked: Asked) -> tuple[Report | None, str | None]:
         report = read_report(asked.reports / "verify.json")
         if report is not None:
             asked.whole.changes_page(after=report.position, size=1)
-    except HistoryGone:  # gc has removed that position: it is an old report of this database
+    except HistoryGone:  # gc has removed the position, so this is an old report of this database
         return report, None
     except InvalidArgument as error:
-        return None, f"it cannot be shown, or is of another database: {error}"
+        return None, f"the report cannot be shown, or is of another database: {error}"
     return report, None
 
 

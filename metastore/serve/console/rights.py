@@ -51,7 +51,7 @@ def rights(asked: Asked) -> Shown:
     decision = None
     if user and privilege:
         if privilege not in words:
-            raise InvalidArgument(f"a {entity.kind} knows no privilege {privilege[:60]!r}")
+            raise InvalidArgument(f"a {entity.kind} has no privilege {privilege[:60]!r}")
         decision = asked.store.allowed((user,), privilege, entity)
     asks = [word for word in _READ.get(entity.kind, ()) if word in words]
     grants, more_grants = _grants(asked, entity)

@@ -13,6 +13,7 @@ __all__ = ["search"]
 
 _SIZE: Final = 50
 _SECONDS: Final = 0.5
+"""How long one step of a search takes (seconds)."""
 
 
 def search(asked: Asked) -> Shown:

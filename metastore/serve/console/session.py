@@ -2,8 +2,8 @@
 
 For a token of a file, a cookie holds only a proof: a MAC of the session's end, keyed with the token's digest. It is
 checked at each request, so a token that is taken out of the file ends its sessions at every server. Somebody who steals
-the cookie cannot use it for the API, nor beyond its end. For a token that is in no file, such as one of an OIDC issuer,
-the cookie holds the token itself, which is verified at each request.
+the cookie cannot use it for the API, nor beyond its end. Some tokens are in no file, such as those of an OIDC issuer.
+Then the cookie holds the token itself, which is verified at each request.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ COOKIE: Final = "metastore_console"
 LIFE: Final = 12 * 3600
 """How long a session lasts (seconds)."""
 _MOST: Final = 10_000
+"""How many proofs are remembered, with the digest of the token that fits."""
 _LONGEST: Final = 3800
 """How many characters of a token a cookie can hold: browsers take 4,096 bytes with the name."""
 
@@ -43,7 +44,7 @@ class Sessions:
 
     @property
     def has_form(self) -> bool:
-        """Whether a browser signs in here. With a proxy's header, the proxy signs users in."""
+        """Whether the console has a form to sign in. With a proxy's header, the proxy signs users in."""
         return self.principals.authenticates and self.principals.header is None
 
     def cookie(self, token: str) -> str:
@@ -56,7 +57,7 @@ class Sessions:
             raise TooLong(
                 f"the token has {len(token)} characters; a cookie holds {_LONGEST}: let the issuer write less"
             )
-        return f"3.{end}.{token}"  # as it is: a JWT has no character that a cookie may not have
+        return f"3.{end}.{token}"  # unescaped: a cookie may have all characters of a JWT
 
     async def ready(self, headers: Mapping[str, str], cookie: str | None) -> None:
         """Wait until ``principal`` can answer, if an issuer must be asked. Raises NotAuthenticated."""

@@ -87,7 +87,7 @@ class SignIn:
             problem = _sentence(error) if isinstance(error, TooLong) else "This token is not valid here."
             return self._shown_form(following, problem)
         answer = RedirectResponse(_own_page(following), 303, render.HEADERS)
-        # a proxy that ends TLS may not tell the server so; the browser does
+        # behind a proxy that ends TLS, perhaps only the browser's Origin shows that there is TLS
         secure = "https" in (request.url.scheme, urlsplit(request.headers.get("origin", "")).scheme)
         _keep(answer, COOKIE, cookie, LIFE, secure=secure, strict=True)
         return answer
@@ -104,7 +104,7 @@ class SignIn:
             return _refused(request)
         if self._flow is None:
             answer: Response = RedirectResponse("signin", 303, render.HEADERS)
-        else:  # the issuer's session goes on: the next sign-in there may need no password
+        else:  # the issuer's session continues, so the next sign-in there may need no password
             answer = render.html(render.page(None, Shown("signedout.html", "Signed out")), 200)
         forget(answer, COOKIE)
         return answer
@@ -112,7 +112,7 @@ class SignIn:
     # --- at the issuer
 
     async def _asked(self, of: Handler, flow: CodeFlow, request: Request) -> Response:
-        """Answer a request of a sign-in or sign-out at the issuer, which may be asked for it."""
+        """Answer a request of a sign-in or sign-out. The handler may call the issuer, so it runs in a thread."""
         try:
             return await of(flow, request)
         except IssuerAway as error:
@@ -129,7 +129,8 @@ class SignIn:
     async def _from_issuer(self, flow: CodeFlow, request: Request) -> Response:
         """End a sign-in.
 
-        Its cookie stays if the answer belongs to another sign-in, or the issuer does not answer: it may still succeed.
+        The cookie of the sign-in stays if the answer belongs to another sign-in, or if the issuer does not answer: the
+        sign-in may still succeed.
         """
         given = dict(request.query_params)
         if len(given) < len(request.query_params.multi_items()):
@@ -143,8 +144,8 @@ class SignIn:
         except (NotAuthenticated, ValueError) as error:
             answer = _not_in(request, error)
         else:
-            # a page that goes on by itself: browsers do not send the session's cookie, which is strict, after a
-            # redirect that another origin began
+            # this page loads the next one itself: after a redirect from another origin, browsers would not send the
+            # session's cookie, because it is strict
             shown = Shown("arrived.html", "Signed in", {"onward": _own_page(begun.following)})
             answer = render.html(render.page(None, shown), 200)
             _keep(answer, COOKIE, cookie, LIFE, secure=flow.is_secure, strict=True)

@@ -1,7 +1,7 @@
 """The snapshots of an Iceberg table, as a graph: read from its metadata file by the rules of the server's warehouses.
 
 Files may be slow, large or unavailable. So they are read in two threads of their own, and a page waits for two seconds.
-Then it says that they are not reachable.
+After that the page says that they are not reachable.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = ["Iceberg", "Snapshots"]
 _LOG = logging.getLogger("metastore.serve")
 _POINTER: Final = "metadata_location"
 _SECONDS: Final = 2.0
+"""How long a page waits for a metadata file (seconds)."""
 _THREADS, _WAITING = 2, 4
 _MOST: Final = 100
 _FIGURES: Final = ("added-records", "deleted-records", "total-records", "added-data-files", "deleted-data-files")
@@ -71,7 +72,7 @@ class Snapshots:
         if entity.kind != "table" or _POINTER not in entity.properties or len(entity.names) < 4:
             return None
         if self._inside >= _THREADS + _WAITING:
-            return Iceberg("Its files are not reachable now: others wait for files too.")
+            return Iceberg("Its files are not reachable now: too many other requests wait for files.")
         self._inside += 1
         future = self._threads.submit(self._read, principal, entity.names)
         future.add_done_callback(self._done)

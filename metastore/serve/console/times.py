@@ -22,6 +22,7 @@ from metastore.serve.console.words import change_in_words, command, safe, short,
 __all__ = ["changes", "compare", "history", "revert"]
 
 _VERSIONS: Final = 30
+"""How many versions a page shows."""
 _MOST: Final = 500
 """How many differences a page shows."""
 _SECONDS: Final = 3.0
@@ -176,7 +177,7 @@ def changes(asked: Asked) -> Shown:
     entity = asked.entity() if asked.text("path") else None
     store = asked.store
     if asked.is_restricted:
-        raise InvalidArgument("the past is shown to admins only; the feed shows what changes that you may see")
+        raise InvalidArgument("the past is shown to admins only; the feed shows the changes that you may see")
     found = store.diff(
         moment(start),
         None if end is None else moment(end),

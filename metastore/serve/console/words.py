@@ -56,8 +56,8 @@ _RELATED: Final[Mapping[tuple[str, str], str]] = {
     ("owner", "drop"): "lost the owner",
     ("membership", "create"): "was added to",
     ("membership", "drop"): "was removed from",
-    ("grant", "create"): "can be used by the role",
-    ("grant", "alter"): "can be used differently by the role",
+    ("grant", "create"): "got a grant to the role",
+    ("grant", "alter"): "got another grant to the role",
     ("grant", "drop"): "lost a grant to the role",
 }
 

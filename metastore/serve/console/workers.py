@@ -12,7 +12,7 @@ __all__ = ["Busy", "Workers"]
 T = TypeVar("T")
 
 _THREADS: Final = 4
-"""How many pages are made at once: each holds one connection at most, of ten that a store has."""
+"""How many pages are made at once. Each holds at most one of the store's ten connections."""
 _WAITING: Final = 100
 """How many pages wait for a thread at most."""
 
@@ -22,7 +22,7 @@ class Busy(Exception):
 
 
 class Workers:
-    """A few threads, and a bounded line before them. It belongs to one event loop."""
+    """A few threads, and a bounded queue in front of them. It belongs to one event loop."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, "metastore-console")

@@ -58,7 +58,7 @@ class Replace:
 
 @dataclass(frozen=True)
 class Decide:
-    """Changes that depend on the entity as it is."""
+    """Changes that are computed from the current entity."""
 
     changes: Callable[[Any], list[EntityChange]]
 
@@ -87,15 +87,15 @@ def clean_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
         raise BadRequest(f"the property {IN_USE} is reserved; enable or disable it by PATCH")
     for key in _POINTERS:
         if properties and key in properties:
-            raise BadRequest(f"the property {key} is reserved: a commit of Iceberg's writes it; ask the Iceberg server")
+            raise BadRequest(f"the property {key} is reserved: only commits of the Iceberg server write it")
     return without_masks(properties)
 
 
 def without_masks(properties: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the properties of a request; refuse the mask that an answer had in place of a secret."""
+    """Return the properties of a request; refuse the mask that answers show in place of a secret."""
     for key, value in (properties or {}).items():
         if value == MASK and is_hidden(key):
-            raise BadRequest(f"{MASK} is what hides the property {key}; leave it out, or give the secret itself")
+            raise BadRequest(f"{key} has only the mask {MASK} as its value; leave it out, or give the secret itself")
     return dict(properties or {})
 
 
@@ -168,7 +168,7 @@ def _flag(update: Update, key: str, default: bool) -> bool:
 
 
 def _position(value: Any) -> str | None:
-    """Return the column after which a column goes; None: the store chooses the place, the last one."""
+    """Return the name of the column before the moved one; None: the store chooses the place, which is the last one."""
     if value is None or value == "default":
         return None
     if value == "first":

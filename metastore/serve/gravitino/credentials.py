@@ -1,7 +1,7 @@
 """Static credentials of an object, from its properties and those of its schema and catalog. Secrets are read on demand.
 
-A property may refer to a secret (``secret:env:NAME``). The server reads only secrets that its operator allows, because
-any client may write a property, and must not reach every variable and file of the server that way.
+A property may refer to a secret (``secret:env:NAME``). The server reads only secrets that its operator allows. Any
+client may write a property, but it must not reach every variable and file of the server that way.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ Handler = Callable[["Store", Call], Answer]
 
 
 def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
-    """Return the endpoint. ``reveals``: beginnings of the references whose secrets clients may have."""
+    """Return the endpoint. ``reveals``: prefixes of the references whose secrets clients may get."""
 
     def answer(store: Store, call: Call) -> Answer:
         target = target_of(call.names["metalake"], call.names["type"], call.names["object"])
         if target.kind not in _KINDS or target.column is not None:
-            raise BadRequest(f"credentials are of a {', '.join(_KINDS)}, not of a {call.names['type'][:20]}")
+            raise BadRequest(f"only these have credentials: {', '.join(_KINDS)}; not a {call.names['type'][:20]}")
         holders = _holders(store, target)
         credentials = [
             one for name in _wanted(holders) if (one := _credential(store, name, holders, reveals)) is not None
@@ -60,7 +60,7 @@ def endpoints(reveals: Sequence[str]) -> list[tuple[str, str, str, Handler]]:
 
 
 def _holders(store: Store, target: Target) -> list[Any]:
-    """Return the object and its ancestors, up to its catalog: the first one with a property counts."""
+    """Return the object and its ancestors up to the catalog. The first one that has a property decides."""
     kinds = {2: "catalog", 3: "schema", 4: target.kind}
     depths = range(len(target.names), 1, -1)
     return [store.manager(kinds[depth]).load(target.names[:depth]) for depth in depths]
@@ -75,7 +75,7 @@ def _named(holder: Any) -> list[str]:
 
 
 def _credential(store: Store, name: str, holders: Sequence[Any], reveals: Sequence[str]) -> dict[str, Any] | None:
-    """Return a credential; None: its type expires, and static values cannot make it."""
+    """Return a credential; None: a credential of this type expires, so static values cannot make it."""
     if name not in _STATIC:
         return None
     info = {}
@@ -92,9 +92,9 @@ def _credential(store: Store, name: str, holders: Sequence[Any], reveals: Sequen
 def _require_right(store: Store, holder: Any, key: str) -> None:
     """Raise PermissionDenied unless the user may see the secrets of an object that does not offer them as credentials.
 
-    Otherwise a user who creates something below that object could ask for its secrets there.
+    Otherwise a user who creates something below that object could get its secrets there.
     """
-    with suppress(InvalidArgument):  # raised after the check of the right: it is not a readable secret
+    with suppress(InvalidArgument):  # the right is checked first, so this is not about rights
         store.reveal(holder, key)
 
 

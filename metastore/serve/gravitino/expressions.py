@@ -80,7 +80,7 @@ def distribution_text(value: Any) -> str | None:
     if strategy == "hash":
         return spelled("hash", [str(number), *_arguments(one)])
     if number > 0 or (strategy == "even" and one.get("funcArgs")):
-        raise NotSupported(f"a distribution {strategy} takes no number here, and even takes no arguments either")
+        raise NotSupported(f"a distribution {strategy} takes no number here, and the strategy even takes no arguments")
     return "even" if strategy == "even" else spelled(strategy, _arguments(one))
 
 

@@ -20,11 +20,11 @@ __all__ = ["ENDPOINTS", "fields"]
 _DEFAULT: Final = "default-location-name"
 _PLACEHOLDER: Final = re.compile(r"\{\{(.*?)\}\}")
 _VALUE: Final = "placeholder-"
-"""The properties with this beginning are values of placeholders."""
+"""Properties with this prefix give placeholders their values."""
 _UNNAMED: Final = "unknown"
 """Gravitino's name for a location without a name."""
 _OPERATION: Final = "filesetdataoperation"
-"""The header by which a client says what it does with a file."""
+"""The header with a client's action on a file."""
 
 
 def fields(store: Store, names: tuple[str, ...], body: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,10 @@ def fields(store: Store, names: tuple[str, ...], body: Mapping[str, Any]) -> dic
 
 
 def _bases(store: Store, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the places below which filesets of the schema go: ``location`` and ``location-NAME``, its own first."""
+    """Return the places for new filesets by name, from ``location`` and ``location-NAME``.
+
+    The schema's replace the catalog's.
+    """
     catalog = _locations(store.catalogs.load(names[:2]).properties)
     below = {name: place if _PLACEHOLDER.search(place) else _joined(place, names[2]) for name, place in catalog.items()}
     return {**below, **_locations(store.schemas.load(names[:3]).properties)}
@@ -63,7 +66,7 @@ def _locations(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _filled(place: Any, values: Mapping[str, str], below: str | None = None) -> str:
-    """Return a location with its placeholders filled in; one without any is a folder for ``below``."""
+    """Fill in the placeholders of a location. A location without placeholders gets ``below`` as its last folder."""
     if not isinstance(place, str):
         raise BadRequest("a storage location is a text")
 
@@ -94,7 +97,7 @@ def _location(store: Store, call: Call) -> Answer:
         raise Refused(1003, 404, "NoSuchLocationNameException", message)
     below, location = unquote(call.query.get("sub_path", "")).strip("/"), fileset.locations[name]
     if not below and call.headers.get(_OPERATION, "").upper() == "RENAME":
-        message = "sub_path: what is renamed is a file or folder in the fileset, not the fileset itself"
+        message = "sub_path: only a file or folder in the fileset can be renamed, not the fileset itself"
         # the same error as Gravitino's: clients choose by the code
         raise Refused(1002, 400, "GravitinoRuntimeException", message)
     return Answer({"code": 0, "fileLocation": _joined(location, below) if below else location})

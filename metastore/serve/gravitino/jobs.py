@@ -142,7 +142,7 @@ def _drop_template(store: Store, call: Call) -> Answer:
         except EntityNotFound:
             return False
         jobs = [job for job in tx.jobs.list(metalake) if job.template == name]
-        dropped = bool(tx.job_templates.drop(template))  # first, because it checks the right to drop
+        dropped = bool(tx.job_templates.drop(template))  # drop first, because this checks the right
         if has_unfinished(tx, template):
             raise Refused(1010, 409, "InUseException", f"jobs of the template {name} have not ended; cancel them first")
         for job in jobs:

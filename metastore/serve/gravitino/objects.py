@@ -62,7 +62,7 @@ def target_of(metalake: str, kind: str, full_name: str) -> Target:
     if _DEPTHS.get(kind) != len(names) or "" in names:
         raise BadRequest(f"{full_name[:80]!r} is not the full name of a {kind[:20]}")
     if names[0] != metalake:
-        raise BadRequest(f"{full_name[:80]!r} is another metalake than {metalake!r}")
+        raise BadRequest(f"{full_name[:80]!r} is not the metalake {metalake!r}")
     return Target(kind, names)
 
 
@@ -158,7 +158,7 @@ class _Attachable:
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
-            raise BadRequest(f"what is added and removed must be lists of names of {self.many}")
+            raise BadRequest(f"the fields for adding and removing must be lists of names of {self.many}")
         return value
 
     def objects(self, store: Store, call: Call) -> Answer:
@@ -208,7 +208,7 @@ def measured_table(call: Call) -> tuple[str, ...]:
     """Return the table whose statistics a request is about."""
     target = _target(call)
     if target.kind != "table" or target.column is not None:
-        raise NotSupported("statistics are of tables here")
+        raise NotSupported("only tables have statistics here")
     return target.names
 
 
@@ -222,7 +222,7 @@ def check_custom(values: Mapping[str, Any]) -> None:
     """Raise the error that Gravitino's clients expect if a name is not that of a user's statistic."""
     for name in values:
         if not name.startswith(_CUSTOM):
-            message = f"the name of a statistic begins with {_CUSTOM}, and {name[:80]!r} does not"
+            message = f"the name of a statistic must begin with {_CUSTOM}; {name[:80]!r} does not"
             raise Refused(1001, 400, "IllegalStatisticNameException", message)
 
 

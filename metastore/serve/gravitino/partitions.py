@@ -59,7 +59,7 @@ def _add(store: Store, call: Call) -> Answer:
     """Add one partition, as Gravitino does: it refuses several."""
     wanted = reading.mapping(call.body, "the body").get("partitions")
     if not isinstance(wanted, list) or len(wanted) != 1:
-        raise BadRequest("partitions must be a list of one partition")
+        raise BadRequest("partitions must be a list with exactly one partition")
     one = reading.mapping(wanted[0], "a partition")
     if str(one.get("type")).lower() != "identity":
         raise NotSupported("a partition is an identity partition here; ranges and lists of values are not supported")

@@ -37,7 +37,7 @@ Handler = Callable[["Store", Call], Answer]
 def gravitino_protocol(actors: Actors, reveals: Sequence[str], body_timeout: float) -> Protocol:
     """Return the protocol of the store that ``actors`` has for each client.
 
-    ``reveals``: beginnings of the references whose secrets credentials may show. ``body_timeout``: how long a body may
+    ``reveals``: prefixes of the references whose secrets credentials may show. ``body_timeout``: how long a body may
     take to arrive (seconds).
     """
     routes = [route("GET", "/version", _version), route("GET", "/authn/me", _me)]
@@ -108,4 +108,4 @@ def _me(call: Call) -> Answer:
 
 
 def _test_connection(_store: Store, _call: Call) -> Answer:
-    raise NotSupported("this server keeps catalogs and reaches no engine; import them instead")
+    raise NotSupported("this server stores catalogs, and cannot connect to an engine; import them instead")

@@ -40,7 +40,7 @@ def new_name(name: str) -> str:
     """Return ``name`` if Gravitino allows it as a new name; it has no dot, because a dot separates names."""
     if not _NAME.fullmatch(name):
         raise BadRequest(
-            f"the name {name[:80]!r} is not admitted: it has 1 to 64 letters, digits, '_', '/', '=', '-', "
+            f"the name {name[:80]!r} is not allowed: a name has 1 to 64 letters, digits, '_', '/', '=', '-', "
             "and begins with a letter, a digit or '_'"
         )
     return name

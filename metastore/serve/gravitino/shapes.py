@@ -82,7 +82,7 @@ def schema(entity: Entity) -> dict[str, Any]:
 
 
 def fileset(entity: Fileset) -> dict[str, Any]:
-    """Return a fileset; ``storageLocation`` is the location named unknown, which old clients read."""
+    """Return a fileset; ``storageLocation`` is the location with the name ``unknown``, which old clients read."""
     locations = dict(entity.locations)
     return {
         **named(entity),
@@ -93,7 +93,7 @@ def fileset(entity: Fileset) -> dict[str, Any]:
 
 
 def model(entity: Model) -> dict[str, Any]:
-    """Return a model. Gravitino counts versions from 0, and shows how many there were."""
+    """Return a model. Gravitino counts versions from 0, so ``latestVersion`` is the number of versions made so far."""
     return {**named(entity), "latestVersion": entity.latest_version or 0}
 
 
@@ -134,7 +134,7 @@ def view(entity: View) -> dict[str, Any]:
 
 
 def representation(one: SQL) -> dict[str, Any]:
-    """Return a text of a view."""
+    """Return one SQL text of a view, with its dialect."""
     return {"type": "sql", "dialect": one.dialect, "sql": one.text}
 
 

@@ -26,6 +26,7 @@ _PLAIN: Final = (
 _WRITTEN: Final = re.compile(r"([a-z_ ]+?)\s*(\(\s*\d+\s*(?:,\s*\d+\s*)?\))?")
 _KEPT: Final = "gravitino:"
 _DEEPEST: Final = 100
+"""How many types may be inside each other: the reader recurses at each level."""
 
 
 def type_json(column: Column) -> Any:

@@ -29,7 +29,7 @@ _IDENTITY: Final = ("adls.tenant-id", "adls.client-id", "adls.client-secret")
 _ATTEMPT: Final[dict[str, Any]] = {"connection_timeout": 2, "read_timeout": 3, "retry_total": 0}
 """One attempt for the identity's token and one for the delegation key: 10 s together, as long as a request waits."""
 _EARLY: Final = timedelta(minutes=5)
-"""How long before its making a SAS begins: the clock of Azure may be behind."""
+"""How long before it is made a SAS becomes valid, because the clock of Azure may be behind."""
 _CODE: Final = re.compile(r"[A-Za-z]{1,64}")
 _SIGN_IN: Final = re.compile(r"\bAADSTS\d{1,10}\b")
 """The code of an error at Entra ID, which is in the message only."""
@@ -50,9 +50,9 @@ class AzureSas(ShortLived[Directory]):
 
         ``account``: the storage account, or its host, such as ``lake.dfs.core.chinacloudapi.cn``. ``properties``: the
         properties of the warehouse's file system. With ``adls.tenant-id``, ``adls.client-id`` and
-        ``adls.client-secret`` they name the server's own identity; without them it is that of its environment. Clients
-        get none of these, and no secret. ``endpoint``: the address of the account, if it is not that of its host.
-        ``duration``: how long a key lives (seconds).
+        ``adls.client-secret`` they name the server's own identity; without them the server uses that of its
+        environment. Clients get neither these three nor any secret. ``endpoint``: the address of the account, if it is
+        not that of its host. ``duration``: how long a key lives (seconds).
 
         Raises InvalidArgument.
         """
@@ -129,7 +129,7 @@ def _credential(tenant: str | None, client: str | None, secret: str | None) -> A
 
     if tenant is None or client is None or secret is None:
         return DefaultAzureCredential(**_ATTEMPT)
-    # the operator chose the authority (AZURE_AUTHORITY_HOST): no other host says whether it is one
+    # trust the authority that the operator chose (AZURE_AUTHORITY_HOST): ask no other host whether it is valid
     return ClientSecretCredential(tenant, client, secret, disable_instance_discovery=True, **_ATTEMPT)
 
 

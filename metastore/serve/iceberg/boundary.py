@@ -22,12 +22,13 @@ _LONGEST: Final = 2048
 """How many characters Google accepts in a condition."""
 _READ: Final = "inRole:roles/storage.objectViewer"
 _WRITE: Final = "inRole:roles/storage.legacyBucketWriter"
-"""It creates, replaces and deletes objects. It would list the bucket, too: the condition names objects only."""
+"""A role that creates, replaces and deletes objects. It could also list the bucket, but the condition matches objects
+only."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of a boundary: on a bucket, a role, where the condition holds."""
+    """A rule of a boundary: it gives a role on a bucket where a condition holds."""
 
     resource: str
     role: str
@@ -37,8 +38,8 @@ class Rule:
 def rules(location: str, rights: Collection[str], bucket: str) -> tuple[Rule, ...] | None:
     """Return the rules for a table's location.
 
-    Return None if no boundary can name this location alone. Then it is not below the bucket, clients read its path
-    differently, or it is too long; or the user has no right.
+    Return None if no boundary can name this location alone: it is not below the bucket, clients read its path
+    differently, or it is too long. Return None too if the user has no right.
     """
     found = _LOCATION.fullmatch(location.rstrip("/"))
     if found is None or found[1] != bucket or not is_plain(found[2]):
@@ -56,5 +57,5 @@ def rules(location: str, rights: Collection[str], bucket: str) -> tuple[Rule, ..
 
 
 def _literal(text: str) -> str:
-    """Return a string of CEL: a quote would end it, and a backslash begins an escape."""
+    """Return a text as a string of CEL, with its quotes and backslashes escaped."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -38,7 +38,7 @@ _SECRETS: Final = frozenset(
 )
 """Properties that are secrets. A command line may not hold them, because every user of the machine sees it."""
 _SECRETS_OF_ACCOUNTS: Final = ("adls.sas-token.", "adls.connection-string.")
-"""Secrets whose name ends with that of an account of Azure."""
+"""Prefixes of secrets: the rest of the name is an account of Azure."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Vended:
 
 
 class CannotVend(Exception):
-    """Credentials cannot be made now. The message has no secret: the server's log shows it."""
+    """Credentials cannot be made now. The server's log shows the message, so it must not have a secret."""
 
 
 class Vendor(Protocol):
@@ -65,14 +65,14 @@ class Vendor(Protocol):
     """
 
     def vend(self, location: str, principal: str) -> Vended | None:
-        """Return credentials for the files below ``location``, a table's, for one user; None: no credentials."""
+        """Return credentials for one user, for the files below a table's ``location``; None: no credentials."""
         ...
 
 
 class Static:
     """The same credentials for all files of a warehouse. Values may be references: ``secret:env:NAME``.
 
-    A secret is read when it is needed, and again after a minute: a file that is replaced needs no restart.
+    A secret is read when it is needed, and again after a minute, so a replaced file needs no restart.
     """
 
     def __init__(self, place: str, properties: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""The scope of a user delegation SAS on Azure: a directory, and what its key may do there. Pure.
+"""The scope of a user delegation SAS on Azure: a directory, and the permissions of its key there. Pure.
 
-A SAS with ``sr=d`` opens a directory and what lies below it, in an account with a hierarchical namespace. Its signature
-covers the directory's path as a whole, so no character of it is a pattern, and ``a`` does not open ``ab``
+A SAS with ``sr=d`` opens a directory and everything below it, in an account with a hierarchical namespace. Its
+signature covers the directory's path as a whole, so no character of it is a pattern, and ``a`` does not open ``ab``
 (https://learn.microsoft.com/rest/api/storageservices/create-user-delegation-sas).
 """
 
@@ -19,11 +19,11 @@ __all__ = ["Directory", "directory"]
 
 _LOCATION: Final = re.compile(r"abfss?://([a-z0-9](?:-?[a-z0-9]){2,62})@([^/@]+)/(.+)", re.DOTALL)
 _CHANGED: Final = re.compile(r"\\|\.(?=/|$)")
-"""What Azure changes in a path: a backslash, and dots at the end of a part."""
+"""The parts of a path that Azure changes: a backslash, and dots at the end of a part."""
 _LONGEST: Final = 1024
 """How many characters the name of a file may have."""
 _PERMISSIONS: Final = ((READS, "r"), (WRITES, "acwd"), (READS, "l"))
-"""Read; add, create, write and delete; list: Azure accepts permissions in this order only."""
+"""Azure accepts the permissions in this order only: read; add, create, write and delete; list."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ _LOG = logging.getLogger("metastore.serve")
 
 
 class NotSupported(Exception):
-    """A part of the specification that this server does not have; clients do it themselves."""
+    """A part of the specification that this server does not have, and that clients can do themselves."""
 
 
 class Overlap(ValueError):
@@ -73,7 +73,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (Busy, 503, "ServiceUnavailableException"),
     (EntityNotFound, 404, "NotFoundException"),
     (PermissionDenied, 403, "ForbiddenException"),
-    # 409 fits all three: a commit fails, a create finds the name taken, a load cannot have the table
+    # 409 fits a failed commit, a create with a taken name, and a load of a table that is being dropped
     (DropPending, 409, "DropPendingException"),
     (OperationIdReused, 422, "UnprocessableEntityException"),
     (StoreClosed, 503, "ServiceUnavailableException"),
@@ -91,11 +91,11 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (OSError, 503, "ServiceUnavailableException"),
     (MetastoreError, 503, "ServiceUnavailableException"),
 )
-"""The first class that fits decides."""
+"""The first class that matches an error decides its answer."""
 
 
 _PASSING: Final = (401, 403, 408, 429)
-"""The answers that do not depend on the request itself: a repeat may get another one."""
+"""The answers for reasons outside of the request: a repeat may get another answer."""
 
 
 def failed(error: Exception) -> Answer:

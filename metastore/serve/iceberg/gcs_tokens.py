@@ -28,9 +28,9 @@ _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105  (a type)
 _TIMEOUT: Final = (2, 3)
-"""How long a call may take to connect and to answer (seconds): two calls together as long as a request waits."""
+"""How long a call may take to connect and to answer (seconds). Two calls together take as long as a request waits."""
 _LEFT: Final = 1800.0
-"""How much of its life a token of the server must have left to be exchanged (seconds): keys live for half an hour."""
+"""How long a token of the server must still live to be exchanged (seconds), so that keys live for half an hour."""
 _CODE: Final = re.compile(r"Error code ([\w.-]{1,64})", re.ASCII)
 
 
@@ -80,7 +80,7 @@ class GcsTokens(ShortLived[tuple[Rule, ...]]):
             )
         except GoogleAuthError as error:
             raise CannotVend(f"Google gave no token: {_said(error)}") from None
-        # Google leaves the life out where it is that of the exchanged token
+        # Google leaves expires_in out if the new token ends with the exchanged one
         life = min(left, float(made.get("expires_in") or left))
         until = SYSTEM.micros() // 1000 + int(life * 1000)
         return Made({"gcs.oauth2.token": str(made["access_token"]), GCS_ENDS: str(until)}, life)
@@ -121,7 +121,7 @@ def _boundary(scope: tuple[Rule, ...]) -> Any:
 
 
 def _bounded() -> Callable[..., Any]:
-    """Return a transport of google-auth whose calls end soon."""
+    """Return a transport of google-auth with short timeouts."""
     from google.auth.transport.requests import Request  # noqa: PLC0415
 
     transport: Any = Request()

@@ -1,7 +1,7 @@
 """Keep short-lived keys for half of their life, and bound the calls to the service that makes them.
 
-A key that a client gets lives at least for the other half. Threads that ask for the same key at once share one call. A
-call for which no request waits is not begun, so that it does not delay others.
+So a client gets a key that still has half of its life. Threads that ask for the same key at once share one call. A call
+for which no request waits is not begun, so that it does not delay others.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from metastore.serve.iceberg.credentials import CannotVend
 __all__ = ["KeptKeys", "KeyOf", "Made"]
 
 KeyOf = tuple[str, str, tuple[str, ...]]
-"""What a key is for: a location, a principal, and its rights, sorted."""
+"""The identity of a key: a location, a principal, and its rights, sorted."""
 
 _PATIENCE: Final = 10.0
-"""How long a request waits for the token service (seconds), whatever it does."""
+"""How long a request waits for the token service (seconds)."""
 _THREADS: Final = 8
+"""How many calls to the token service run at once."""
 _MOST: Final = 256
 """How many calls may be under way or wait for a thread. A further one is refused at once."""
 _KEPT: Final = 10_000
+"""How many keys are kept at once."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,9 @@ class _Asked:
     """A call to the token service."""
 
     ends: float = inf
-    """The time up to which its key is given out, once there is one: half of the key's life after the call began."""
+    """Until this time the key is given out: half of the key's life after the call began."""
     wanted: float = 0.0
-    """The time up to which a request waits for it: after that it is not begun."""
+    """Until this time a request waits for the call. After it, the call is not begun."""
     config: Future[Mapping[str, str]] = field(init=False)
 
 
@@ -75,7 +77,7 @@ class KeptKeys:
             raise _no_answer() from None
 
     def _ask(self, key: KeyOf, make: Callable[[], Made]) -> _Asked:
-        """Send a call to a thread; the lock is held."""
+        """Send a call to a thread. The caller holds the lock."""
         if self._open >= _MOST:
             raise CannotVend(f"{self._open} requests wait for the token service")
         asked = _Asked()
@@ -90,7 +92,7 @@ class KeptKeys:
                 begun = SYSTEM.monotonic()
                 if begun >= asked.wanted:
                     self._forget(key, asked)  # under the same lock: no request can join it later
-                    raise _no_answer()  # a request may still wait for a moment
+                    raise _no_answer()  # a request that still waits gets this error
             made = make()
             with self._lock:
                 asked.ends = begun + made.life / 2

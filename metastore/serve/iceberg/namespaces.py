@@ -48,7 +48,7 @@ def create(catalog: MetastoreCatalog, call: Call) -> Answer:
     wanted = reading.body(call, _CREATE)
     names = tuple(wanted.namespace)
     if len(names) > _DEEPEST:
-        raise BadRequest(f"namespace: it has {len(names)} levels; at most {_DEEPEST} are made here")
+        raise BadRequest(f"namespace: it has {len(names)} levels; at most {_DEEPEST} are allowed")
     if not all(name.strip() for name in names):
         raise BadRequest("namespace: a name is empty, or has only white space")
     catalog.create_namespace(names, wanted.properties)

@@ -23,7 +23,8 @@ _READ: Final = ["s3:GetObject"]
 _WRITE: Final = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
 _LOCATION: Final = re.compile(r"s3[an]?://([A-Za-z0-9][A-Za-z0-9._-]{1,254})/(.+)", re.DOTALL)
 _SPECIAL: Final = re.compile(r"[*?]|\$(?=[{*?])")
-"""A dollar before an escaped character is escaped, too. No other dollar is: MinIO knows none of these escapes."""
+"""The characters to escape. MinIO does not know these escapes, so a dollar is escaped only before an escaped
+character."""
 
 
 def session_policy(location: str, rights: Collection[str], role: str) -> str | None:

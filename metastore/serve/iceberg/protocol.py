@@ -70,7 +70,8 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
             def work() -> Answer:
                 gives = asks_for_credentials(call.headers) and warehouses.vends(call)
                 has = call.headers.get("if-none-match", "") if call.is_read else ""
-                # an answer with credentials is the one that the client has only if they are, too
+                # with credentials, "not modified" is true only if the credentials are the same, so ``answer`` compares
+                # both
                 asked = replace(call, headers={**call.headers, "if-none-match": ""}) if gives else call
                 result = handler(warehouses.catalog(call, once), asked)
                 if isinstance(result, Answer):
@@ -85,7 +86,7 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
         return answer
 
     def credentials(call: Call) -> Answer:
-        # this request needs no header that asks for credentials, and Java's clients send none
+        # this path itself asks for credentials; Java's clients send no header for it
         place = tables.place(warehouses.catalog(call), call)
         return tables.credentials(warehouses.vended(call, tables.named(call), place))
 
@@ -99,7 +100,7 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
 
 
 def _once(once: Once, work: Callable[[], Answer], *, checked: bool) -> Answer:
-    """Answer a request; keep an answer that refuses it for good, and give it to each repeat under the same key."""
+    """Answer a request. An answer that refuses it for good is kept, and given to each repeat under the same key."""
     try:
         try:
             return work()

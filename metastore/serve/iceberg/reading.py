@@ -34,9 +34,10 @@ T = TypeVar("T")
 _ESCAPED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, InvalidMetadata)
 """The errors that PyIceberg's readers raise for a wrong value; pydantic turns only ValueError into its own."""
 _DEEPEST: Final = 64
-"""How deep a body may be nested: PyIceberg's readers recurse at each level, and must read the table later."""
+"""How deep a body may be nested. PyIceberg's readers recurse at each level, also when they read the table later."""
 _SEPARATOR: Final = "\x1f"
 _LARGEST_PAGE: Final = 1000
+"""The largest page, and the size of a page if the client names none."""
 
 
 class Name(BaseModel):
@@ -47,7 +48,7 @@ class Name(BaseModel):
 
     @property
     def names(self) -> Identifier:
-        """The namespace's names and its own."""
+        """The names of the namespace, and the name of the table or view."""
         return (*self.namespace, self.name)
 
 
@@ -121,7 +122,10 @@ def _escapes(shape: TypeAdapter[T], part: dict[str, Any]) -> bool:
 
 @contextmanager
 def read_from(location: str) -> Iterator[None]:
-    """Read a metadata file that the client names. If a local one cannot be read, the name is wrong: BadRequest."""
+    """Read a metadata file that the client names.
+
+    If a local file cannot be read, raise BadRequest: the name is wrong.
+    """
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Tell a client where it gets its next key: by the property that Iceberg's clients know for its cloud."""
+"""Tell a client where it gets its next key, by the property that Iceberg's clients read for its cloud."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["ADLS_ENDS", "GCS_ENDS", "S3_ENDS", "renewed"]
 # These properties say when a key ends, in milliseconds since 1970. Clients renew the key before that time.
 S3_ENDS: Final = "s3.session-token-expires-at-ms"
 ADLS_ENDS: Final = "adls.sas-token-expires-at-ms"
-"""The property is this name, a dot, and the account or its host."""
+"""A property has this name, a dot, and the account or its host."""
 GCS_ENDS: Final = "gcs.oauth2.token-expires-at"
 _RENEWALS: Final = {
     S3_ENDS: "client.refresh-credentials-endpoint",
     ADLS_ENDS: "adls.refresh-credentials-endpoint",
     GCS_ENDS: "gcs.oauth2.refresh-credentials-endpoint",
 }
-"""The property that says where the next key is, by the one that says when a key ends."""
+"""For each property that says when a key ends: the property with the address of the next key."""
 
 
 def renewed(made: Vended, prefix: str, names: Identifier) -> Vended:
-    """Return credentials that say where the next ones are, as a path below the catalog's address, if they end."""
+    """Return the credentials. If they end, add the path below the catalog's address where the next ones are."""
     wanted = [
         name
         for ends, name in _RENEWALS.items()

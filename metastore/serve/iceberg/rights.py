@@ -1,4 +1,4 @@
-"""The rights on a table that decide what a key for its files may do."""
+"""The rights on a table that decide the permissions of a key for its files."""
 
 from __future__ import annotations
 

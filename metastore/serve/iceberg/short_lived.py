@@ -1,8 +1,8 @@
-"""Short-lived keys for the files of one table: what those of S3, Azure and Google Cloud Storage share.
+"""Short-lived keys for the files of one table: the part that S3, Azure and Google Cloud Storage share.
 
-Each cloud says what a key may open (``_scope``, pure), and how its token service makes the key (``_make``, one
-attempt). It may hide more properties from clients than the secrets (``_shown``). Each request checks the user's rights
-before it asks for a key, so a user who has lost them gets none, not even a kept one.
+Each cloud decides which files a key may open (``_scope``, pure), and how its token service makes the key (``_make``,
+one attempt). It may hide more properties from clients than the secrets (``_shown``). Each request checks the user's
+rights before it asks for a key, so a user who has lost them gets none, not even a kept one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SHORTEST, _LONGEST = 900, 43_200
 _LOG: Final = logging.getLogger("metastore.serve")
 
 Scope = TypeVar("Scope")
-"""What a key may open, as a cloud writes it."""
+"""The files that a key may open, in the form of a cloud."""
 
 
 class ShortLived(ABC, Generic[Scope]):
-    """Makes keys that open the files of one table, by its user's rights on it, for some time."""
+    """Makes keys that open the files of one table for some time. A key has the rights of its user on the table."""
 
     def __init__(self, name: str, properties: Mapping[str, str] | None) -> None:
         """Keep the properties of the warehouse's file system; clients get those that are not secrets.
@@ -63,7 +63,7 @@ class ShortLived(ABC, Generic[Scope]):
 
     @abstractmethod
     def _scope(self, location: str, rights: Collection[str]) -> Scope | None:
-        """Return what a key for these rights may open; None if no key can open this location alone. Pure."""
+        """Return the files that a key for these rights may open; None if no key can open this location alone. Pure."""
 
     @abstractmethod
     def _make(self, scope: Scope, principal: str) -> Made:

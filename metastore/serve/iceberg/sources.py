@@ -1,7 +1,7 @@
-"""The source of a warehouse's credentials: one shape for all that can make them.
+"""The source of a warehouse's credentials: one form for static credentials, short-lived keys and vendors.
 
-A warehouse has the same credentials for all files, or short-lived keys of a cloud, or a vendor of the deployment. What
-the server asks of them is the same; they differ in which checks come first.
+A warehouse has the same credentials for all files, or short-lived keys of a cloud, or a vendor of the deployment. The
+server calls them in the same way. They differ in the checks that come first.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ __all__ = ["Source", "source_of"]
 
 @dataclass(frozen=True)
 class Source:
-    """What makes the credentials of one warehouse."""
+    """Makes the credentials of one warehouse."""
 
     vend: Callable[[str, Principal, Collection[str]], Vended | None]
     """Return credentials for a table's location, for a user with these rights; None: no credentials."""
     properties: Callable[[], Mapping[str, str]] = dict
     """Return the properties with which the server itself reaches files."""
     per_table: bool = True
-    """Whether credentials open one table's folder: then no other table may lie in it."""
+    """Whether credentials open one table's folder: no other table may lie in that folder then."""
     by_rights: bool = False
-    """Whether credentials depend on the user's rights on the table: then they are read first."""
+    """Whether credentials depend on the user's rights on the table: the rights are read first then."""
 
 
 def source_of(place: str, given: Mapping[str, str] | Vendor) -> Source:
-    """Return the source of what an operator gave for the warehouse at ``place``. Raises InvalidArgument."""
+    """Return the source for the credentials that an operator gave for a warehouse. Raises InvalidArgument."""
     if isinstance(given, Mapping):
         return _of_all_files(Static(place, given))
     return _of_tables(given) if isinstance(given, ShortLived) else _of_deployment(given)
@@ -42,7 +42,7 @@ def _of_all_files(static: Static) -> Source:
 
 
 def _of_tables(keys: ShortLived[object]) -> Source:
-    # by the key: a name may belong to another user later
+    # by the principal's key, because a name may belong to another user later
     return Source(lambda location, user, rights: keys.vend(location, user.key, rights), keys.properties, by_rights=True)
 
 

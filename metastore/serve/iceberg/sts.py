@@ -40,8 +40,8 @@ class Sts(ShortLived[str]):
         """Check the arguments; ask for no key yet.
 
         ``role``: the ARN of the role whose sessions clients get. ``properties``: the properties of the warehouse's file
-        system. The server keeps the secrets among them to itself: with them it reads metadata, and calls the token
-        service. Without them it uses those of its environment. Clients get the rest, such as ``s3.region``.
+        system. With the secrets among them the server reads metadata and calls the token service; no client gets them.
+        Without them the server uses the secrets of its environment. Clients get the rest, such as ``s3.region``.
         ``endpoint``: the address of the token service, if it is not that of AWS in ``s3.region``. ``duration``: how
         long a key lives (seconds).
 
@@ -51,7 +51,7 @@ class Sts(ShortLived[str]):
             from botocore.session import Session  # noqa: PLC0415  (an extra of its own)
         except ImportError:
             raise InvalidArgument("short-lived keys need more: pip install 'versioned-metastore[sts]'") from None
-        if not role.startswith("arn:") or len(role) < 20:  # AWS's own bound
+        if not role.startswith("arn:") or len(role) < 20:  # AWS accepts no shorter ARN
             raise InvalidArgument(f"a role is an ARN, such as arn:aws:iam::123456789012:role/lake, not {role[:80]!r}")
         self._duration = checked_life(duration)
         super().__init__("sts", properties)
@@ -85,7 +85,7 @@ class Sts(ShortLived[str]):
             said = code if _CODE.fullmatch(code) else "an error without a code"
             raise CannotVend(f"the token service refused AssumeRole of {self._role}: {said}") from None
         except BotoCoreError as error:
-            raise CannotVend(f"the token service cannot be asked: {type(error).__name__}") from None
+            raise CannotVend(f"the token service cannot be reached: {type(error).__name__}") from None
         config = {
             "s3.access-key-id": made["AccessKeyId"],
             "s3.secret-access-key": made["SecretAccessKey"],

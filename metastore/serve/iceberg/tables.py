@@ -71,7 +71,7 @@ class _Transaction(_Body):
 
 @dataclass(frozen=True)
 class Loaded:
-    """The answer to a load without its end, ``config``, which holds the client's credentials.
+    """The answer to a load, without ``config``, its last field, which holds the client's credentials.
 
     ``text``: its JSON without the closing brace. ``place``: the table's location. ``tag``: its entity tag, if it has no
     credentials. ``staged``: the table does not exist yet.
@@ -85,7 +85,7 @@ class Loaded:
     def answer(self, vended: Vended | None, has: str = "") -> Answer:
         """Return the whole answer. One with credentials must not be cached. ``has``: the tags that the client has.
 
-        Other credentials make another answer: a client that has this one must not go on with keys that end.
+        Other credentials make another answer, because a client must replace keys that end.
         """
         end, tag, headers = b',"config":{}}', self.tag, dict[str, str]()
         if vended is not None:
@@ -105,10 +105,10 @@ def _size(one: Loaded) -> int:
 
 
 _ANSWERS: LRUCache[tuple[str, str], Loaded] = LRUCache(64 << 20, getsizeof=_size)
-"""The answers of loads that were sent last (bytes), by what their catalog reaches, and tag.
+"""The answers of the last loads, by the reach of their catalog and by tag. The size of the cache is in bytes.
 
-An operator may load a file whose location is not the store's. The tag of that answer has the file's location; a user
-asks with the store's. So no user gets it.
+An operator may load a file from a location that is not the one in the store. The tag of that answer has the file's
+location. A user's request has the location in the store, so no user gets that answer.
 """
 _ANSWERS_LOCK: Final = Lock()
 
@@ -232,7 +232,7 @@ def credentials(vended: Vended | None) -> Answer:
 def metrics(_: MetastoreCatalog, call: Call) -> Answer:
     """Accept a client's report of a scan or a commit, and keep nothing."""
     if not isinstance(call.body, dict) or "report-type" not in call.body:
-        raise BadRequest("a report has a field report-type")
+        raise BadRequest("a report needs the field report-type")
     return Answer(status=204)
 
 
@@ -245,7 +245,7 @@ def _kept(catalog: MetastoreCatalog, metadata: TableMetadata, location: str, mod
     tag = _tag_of(mode, location, metadata.location)
     loaded = _loaded(_shown(metadata, mode), location, tag)
     if never_changes(location):
-        with _ANSWERS_LOCK, suppress(ValueError):  # the answer is larger than the whole cache
+        with _ANSWERS_LOCK, suppress(ValueError):  # LRUCache raises it for an answer larger than the whole cache
             _ANSWERS[catalog.reach, tag] = loaded
     return loaded
 
@@ -271,7 +271,7 @@ def _tags(header: str) -> list[str]:
 
 
 def _tag_of(*parts: str | None) -> str:
-    """Return the entity tag of an answer: a metadata file never changes, so its place says what is in it.
+    """Return the entity tag of an answer. A metadata file never changes, so its location stands for its content.
 
     The location in the store is a part too: if it changes, the check of the file no longer holds.
     """

@@ -58,7 +58,7 @@ class Warehouses:
         self._places = {_root(name): place for name, place in places.items()}
         self._sources = {_root(name): self._source(_root(name), one) for name, one in (credentials or {}).items()}
         if any(source.per_table for source in self._sources.values()):
-            self._neighbours.look()  # now: it may take seconds, and later all requests for keys would wait
+            self._neighbours.look()  # at the start, because it may take seconds, and later requests for keys would wait
         for root in self._places:
             store.metalakes.create((root[0],), if_exists="return")
             store.catalogs.create(root, type="relational", if_exists="return")
@@ -75,10 +75,10 @@ class Warehouses:
     def vended(self, call: Call, names: Identifier, location: str, *, staged: bool = False) -> Vended | None:
         """Return the credentials for a table's files; None: no credentials.
 
-        A table that is not below the warehouse's folder has none: the client that creates a table chooses its location.
-        Nor has one in whose folder another table lies: a key of its own would open that one too. ``staged``: the table
-        does not exist yet; its creator will own it. Raises ServiceUnavailableError if they cannot be made, except for a
-        table that the request has created.
+        A table outside the warehouse's folder has none, because the client that creates a table chooses its location. A
+        table with another table in its folder has none either, because a key would open that table too. ``staged``: the
+        table does not exist yet; its creator will own it. Raises ServiceUnavailableError if they cannot be made, except
+        for a table that the request has created.
         """
         root = _root(call.names["prefix"])
         source = self._sources.get(root)
@@ -89,7 +89,7 @@ class Warehouses:
             rights = RIGHTS if staged else self._rights(call, (*root, *names), location)
         try:
             if source.per_table and self._neighbours.are_more_than(0 if staged else 1, location, _WAITS):
-                _LOG.warning("another table lies in %.200r: nobody gets a key for that folder", location)
+                _LOG.warning("another table lies in %.200r: no client gets a key for that folder", location)
                 return None
             made = source.vend(location, call.principal, rights or ())
         except Exception as error:  # noqa: BLE001  (a deployment's code)
@@ -121,7 +121,7 @@ class Warehouses:
         except (MetastoreError, ServiceUnavailableError):
             if call.is_read:
                 raise
-            return ()  # the table exists already, so no error may deny that
+            return ()  # the table has been created, so an error would be wrong
 
     @property
     def checked(self) -> bool:
@@ -151,7 +151,7 @@ class Warehouses:
         return format_path(root)
 
     def once(self, call: Call) -> Once:
-        """Return the attempts of a request under its idempotency key. A read has no key."""
+        """Return the attempts of a request under its idempotency key. A request that only reads has no key."""
         text = None if call.is_read else _idempotency_key(call)
         return Once(self._store, text, call.principal.key, call.operation)
 

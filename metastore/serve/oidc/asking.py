@@ -34,7 +34,7 @@ __all__ = [
 T = TypeVar("T")
 
 SECONDS: Final = 5.0
-"""How long the requests for the keys may take together, and any other request (seconds)."""
+"""How long any request may take, and both requests for the keys together (seconds)."""
 _MOST: Final = 256 << 10
 """The largest answer (bytes)."""
 _HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
@@ -47,7 +47,7 @@ class Unusable(Exception):
 def answered(question: Coroutine[Any, Any, T]) -> T:
     """Run a question to an issuer, in a thread, and return its result. Raises the errors of the question.
 
-    ``asyncio.run`` would wait for a name resolver that hangs, long after the question's time is over.
+    ``asyncio.run`` would wait for a name resolver that hangs, long after the question should have ended.
     """
     loop = asyncio.new_event_loop()
     try:
@@ -106,7 +106,7 @@ def place_of(document: Mapping[str, Any], name: str, issuer: str) -> str:
     """Return an address from an issuer's document. Raises Unusable."""
     place = document.get(name)
     if not isinstance(place, str) or not _is_usable(place, issuer):
-        raise Unusable(f"the document names no {name} that may be asked")
+        raise Unusable(f"the document has no {name} that this server may call")
     return place
 
 
@@ -123,7 +123,7 @@ async def _asking(issuer: str) -> AsyncIterator[httpx.AsyncClient]:
 async def _document(client: httpx.AsyncClient, issuer: str) -> Mapping[str, Any]:
     said = await _json(client, f"{issuer.removesuffix('/')}/.well-known/openid-configuration")
     if said.get("issuer") != issuer:
-        raise Unusable(f"the document says that it is of another issuer than {issuer}")
+        raise Unusable(f"the document says that its issuer is not {issuer}")
     return said
 
 
@@ -133,7 +133,7 @@ async def _json(
     form: Mapping[str, str] | None = None,
     account: tuple[str, str] | None = None,
 ) -> Mapping[str, Any]:
-    """Return the JSON object of a URL's answer; for a form (POST), also the object of a refusal (400, 401)."""
+    """Return the JSON object that a URL answers. For a form (POST), a refusal (400, 401) may have the object, too."""
     body, method = b"", "GET" if form is None else "POST"
     auth = None if account is None else httpx.BasicAuth(*account)
     async with client.stream(method, url, headers=_HEADERS, data=form, auth=auth) as answer:
@@ -153,7 +153,7 @@ async def _json(
 
 
 def _is_usable(url: str, issuer: str) -> bool:
-    """Whether a URL may be asked: by https, or on this machine by http, if that is how the issuer is reached."""
+    """Whether the server may call a URL: by https, or by http on this machine if the issuer is reached that way."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018  (raises for one that is not a number)

@@ -2,12 +2,12 @@
 
 The browser's cookie holds the secret of its sign-in, so that any server can end a sign-in that another one began, and
 no server keeps state. The cookie needs no key of the servers. A server does not trust the cookie: it checks that the
-answer belongs to the cookie's secret. ``state``, the nonce and the verifier are derived from that secret, and differ;
-the issuer sees the first two, and the digest of the third. A sealed cookie would be no safer: an attacker who can write
-cookies of this origin into another browser could also write one that a server sealed for the attacker.
+answer belongs to the cookie's secret. ``state``, the nonce and the verifier are derived from that secret, and differ.
+The issuer sees the first two, and the digest of the third. A sealed cookie would not be safer: an attacker who can
+write cookies of this origin into another browser could also write one that a server sealed for the attacker.
 
 * ``state`` belongs to the cookie: a page elsewhere cannot end a sign-in that it began (login CSRF).
-* The issuer compares the verifier: a code that somebody else got, or stole, is of no use in this browser.
+* The issuer compares the verifier: a code from another browser, or a stolen one, does not work in this browser.
 * The nonce of the ID token is compared too, because some issuers ignore PKCE.
 * ``iss`` of the answer is the issuer, if the issuer sends it.
 """
@@ -44,7 +44,8 @@ T = TypeVar("T")
 _KEPT: Final = 300.0
 """After how long the issuer's document is read again (seconds)."""
 _LONGEST: Final = 2000
-"""The longest address to go on to (characters): a longer one does not fit into the cookie, and is left out."""
+"""The longest address that a browser opens after the sign-in (characters). A longer one does not fit into the
+cookie."""
 _ERROR: Final = re.compile(r"[a-z_]{1,40}")
 _LOG = logging.getLogger("metastore.serve")
 
@@ -88,15 +89,18 @@ class Begun(NamedTuple):
         return f"{self.end}.{self.secret}.{_text(self.following.encode())}"
 
     def made(self, name: str) -> str:
-        """Return a value derived from the secret: it reveals neither the secret, nor the value of another name."""
+        """Return a value that is derived from the secret.
+
+        It reveals neither the secret nor the value of another name.
+        """
         return _text(hmac.digest(self.secret.encode(), name.encode(), hashlib.sha256))
 
 
 class CodeFlow:
-    """Sign browsers in at an issuer. Its methods wait for the issuer, for seconds: call them in a thread."""
+    """Sign browsers in at an issuer. Call its methods in a thread, because they may wait for the issuer for seconds."""
 
     life: Final = 600
-    """How long a browser may take at the issuer (seconds)."""
+    """How long a browser may take to sign in at the issuer (seconds)."""
 
     def __init__(self, issuer: Issuer, client: Client, *, clock: Clock = SYSTEM) -> None:
         self.client = client
@@ -137,17 +141,20 @@ class CodeFlow:
         return _with(place, asked), begun.cookie
 
     def begun(self, answer: Mapping[str, str], cookie: str) -> Begun:
-        """Return the sign-in of this browser that an answer belongs to, without waiting. Raises NotAuthenticated."""
+        """Return the sign-in of this browser to which an answer belongs, without waiting. Raises NotAuthenticated."""
         begun = _begun(cookie, self._now())
         if begun is None or not hmac.compare_digest(answer.get("state", "").encode(), begun.made("state").encode()):
             raise NotAuthenticated(
-                "no sign-in of this browser is under way that this answer belongs to; start at "
+                "this answer belongs to no sign-in that this browser has begun; start at "
                 f"{self.client.page('')}, and allow its cookies"
             )
         return begun
 
     def end(self, answer: Mapping[str, str], begun: Begun) -> str:
-        """Return the access token for an answer; it is not checked yet. Raises NotAuthenticated, IssuerAway."""
+        """Return the access token for an answer.
+
+        The caller must still check it. Raises NotAuthenticated, IssuerAway.
+        """
         return _heard(self._ended(answer, begun))
 
     def leave(self) -> str | None:
@@ -185,7 +192,7 @@ class CodeFlow:
             raise NotAuthenticated(f"the issuer gave no token for this sign-in ({code}); sign in again")
         tokens = said.get("access_token"), said.get("id_token")
         if not all(isinstance(one, str) for one in tokens):
-            raise Unusable("the issuer answers without an access token and an ID token")
+            raise Unusable("the issuer's answer lacks an access token or an ID token")
         await self._issuer.check_id_token(str(tokens[1]), self.client.id, begun.made("nonce"))
         return str(tokens[0])
 
@@ -211,18 +218,18 @@ def secret_of(file: Path) -> str:
 
 
 def _heard(question: Coroutine[Any, Any, T]) -> T:
-    """Return the issuer's answer to a question. Raises IssuerAway without a usable answer."""
+    """Return the issuer's answer to a question. Raises IssuerAway if there is no usable answer."""
     try:
         return answered(question)
     except (Unusable, TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
         _LOG.warning("a browser cannot sign in at the issuer: %s: %s", type(error).__name__, error)
         raise IssuerAway(
-            "the issuer does not answer as it should, so nobody can sign in there now; try again"
+            "the issuer does not answer as it should, so signing in there does not work now; try again"
         ) from None
 
 
 def _begun(cookie: str, now: int) -> Begun | None:
-    """Return the sign-in of a cookie; None if the cookie has none, or its time is over."""
+    """Return the sign-in of a cookie; None if the cookie has none, or if its time is over."""
     end, _, rest = cookie.partition(".")
     secret, _, following = rest.partition(".")
     if not end.isascii() or not end.isdigit() or not now < int(end[:12]) or len(secret) < 43:
@@ -235,8 +242,8 @@ def _begun(cookie: str, now: int) -> Begun | None:
 
 
 def _code(error: object) -> str:
-    """Return the code of an issuer's error, which may be anything."""
-    return str(error) if _ERROR.fullmatch(str(error)) else "without a code that is one"
+    """Return the code of an issuer's error. The issuer may have sent anything as the code."""
+    return str(error) if _ERROR.fullmatch(str(error)) else "without a valid code"
 
 
 def _with(place: str, parameters: Mapping[str, str]) -> str:

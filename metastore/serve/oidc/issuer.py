@@ -1,4 +1,4 @@
-"""Find the owner of an access token: it is verified once, then known by its digest until it, or its key, is over."""
+"""Find the owner of an access token. A verified token is known by its digest until it ends, or its key does."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Issuer:
         self._lock = Lock()
 
     async def ready(self, token: str) -> None:
-        """Get the key of a token, if it is not known: ``principal`` does not wait. Raises NotAuthenticated."""
+        """Get the key of a token if it is not known, because ``principal`` does not wait. Raises NotAuthenticated."""
         known = self._of(_digest(token))
         await self._keys.ready(header_of(token).kid if known is None else known.kid)
 

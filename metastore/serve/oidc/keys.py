@@ -1,8 +1,8 @@
-"""The keys of an issuer from its last answer, and the rules when it is asked again.
+"""The keys of an issuer from its last answer, and the rules for asking it again.
 
-An unknown key makes the server ask, at most once in 30 seconds, whatever clients send; all requests that need it wait
-for the same answer. Every five minutes it asks in the background, so that a key that the issuer has withdrawn ends too.
-As long as the issuer does not answer, the known keys stay.
+An unknown key makes the server ask at most once in 30 seconds, whatever clients send. All requests that need the key
+wait for the same answer. Every five minutes the server asks in the background, so that withdrawn keys end too. While
+the issuer does not answer, the known keys stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from metastore.serve.principals import IssuerAway, NotAuthenticated
 __all__ = ["Keys"]
 
 _PAUSE: Final = 30.0
-"""How long after a question an unknown key causes no other one (seconds)."""
+"""How many seconds after a question an unknown key starts no other one."""
 _OLD: Final = 300.0
 """After how long the issuer is asked although all keys are known (seconds)."""
 _LOG = logging.getLogger("metastore.serve")
@@ -38,7 +38,7 @@ class Keys:
         self._keys: dict[str, Key] = {}
         self._asked = -math.inf
         self._answered = False
-        """Whether the issuer answered the last question: only then an unknown key is not the issuer's."""
+        """Whether the issuer answered the last question. Only then is an unknown key known not to be the issuer's."""
         self._question: Future[None] | None = None
         self._lock = Lock()
         self._thread = ThreadPoolExecutor(1, "metastore-oidc")

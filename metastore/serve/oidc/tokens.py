@@ -1,7 +1,8 @@
 """Decide whether a token is an access token of an issuer for an audience (RFC 7519, 8725, 9068). Pure.
 
-The issuer's keys decide how a token may be signed, never the token: each key is good for the algorithms of its type,
-all asymmetric, or for the one that it names. Keys in a token (``jwk``, ``jku``, ``x5c``, ``x5u``) are not read.
+The issuer's keys decide how a token may be signed; the token never does. A key that names an algorithm may be used with
+that one only. Any other key may be used with the algorithms of its type, which are all asymmetric. Keys in a token
+(``jwk``, ``jku``, ``x5c``, ``x5u``) are not read.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from metastore.serve.principals import Claimed, NotAuthenticated
 __all__ = ["Header", "Key", "Wanted", "check_id_token", "claims_of", "groups_of", "header_of", "key_of"]
 
 _LONGEST: Final = 16_384
-"""How many characters a token may have: with the groups of a large firm it has a few thousand."""
+"""How many characters a token may have. A token with the groups of a large firm has a few thousand."""
 _LONGEST_HEADER: Final = 8_192
+"""How many characters the header of a token may have."""
 _FORM: Final = re.compile(r"[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
 _ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
     ("RSA", None): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -49,7 +51,7 @@ class Header(NamedTuple):
 
 @dataclass(frozen=True)
 class Key:
-    """A public key of an issuer, and the algorithms that it is good for. Two are equal if the issuer wrote the same."""
+    """A public key of an issuer, and its algorithms. Two keys are equal if the issuer wrote the same JSON."""
 
     jwk: Mapping[str, Any]
     algorithms: tuple[str, ...] = field(compare=False)
@@ -92,7 +94,7 @@ def key_of(jwk: Any) -> Key | None:
 def header_of(token: str) -> Header:
     """Return the header of a token. Raises NotAuthenticated."""
     if len(token) > _LONGEST or not _FORM.fullmatch(token):
-        raise NotAuthenticated("the token is not one of an issuer: it is not a signed JWT, or longer than any")
+        raise NotAuthenticated("the token is not an issuer's: it is not a signed JWT, or it is too long")
     text = token.partition(".")[0]
     try:
         header = read_json(_decoded(text)) if len(text) <= _LONGEST_HEADER else None
@@ -163,14 +165,14 @@ def _found(claims: Mapping[str, Any], claim: str) -> Any:
 
 
 def _path(claim: str) -> list[str]:
-    """Return the names that lead to a claim. A dot is part of a name: such as ``https://lake.example/groups``."""
+    """Return the names that lead to a claim. A dot is part of a name, as in ``https://lake.example/groups``."""
     if not claim.startswith("/"):
         return [claim]
     return [name.replace("~1", "/").replace("~0", "~") for name in claim[1:].split("/")]
 
 
 def _valid(token: str, header: Header, key: Key, wanted: Wanted, now: float) -> dict[str, Any]:
-    """Return the claims of a token that the issuer signed for the audience, and that is not over."""
+    """Return the claims of a token that the issuer signed for the audience, and that has not ended."""
     claims = _signed(token, header, key)
     if claims.get("iss") != wanted.issuer:
         raise NotAuthenticated("the token is of another issuer")
@@ -183,7 +185,7 @@ def _valid(token: str, header: Header, key: Key, wanted: Wanted, now: float) -> 
 
 def _signed(token: str, header: Header, key: Key) -> dict[str, Any]:
     if header.algorithm not in key.algorithms:
-        raise NotAuthenticated("the token is signed by an algorithm that its key is not for")
+        raise NotAuthenticated("the token is signed with an algorithm that does not belong to its key")
     try:
         claims = read_json(_SIGNATURES.decode(token, key.public, [header.algorithm]))
     except (PyJWTError, ValueError, TypeError):
@@ -204,7 +206,7 @@ def _check_times(claims: Mapping[str, Any], now: float) -> None:
 
 
 def _is_access_token(header: Header, claims: Mapping[str, Any]) -> bool:
-    """Whether its type says so (RFC 9068), or it has claims of access tokens, and no claims of an ID token."""
+    """Whether the type is that of access tokens (RFC 9068), or the claims are theirs and not those of an ID token."""
     if header.type == "at+jwt":
         return True
     if header.type not in ("", "jwt") or not {"nonce", "at_hash", "c_hash"}.isdisjoint(claims):

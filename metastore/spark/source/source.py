@@ -6,8 +6,8 @@ and ``columns`` (words, separated by commas), ``under`` (a path), ``after`` and 
 ``changes`` has ``start`` (beginning, now, or a position) and ``maxChanges``. docs/pipeline.md has all of them.
 
 The source takes no filters from Spark. Spark keeps one planned read for each ``load()``. A filter that the source took
-once would hold for every later query of the same frame or view, with wrong counts and no error. The options limit what
-is read, for the whole frame.
+once would hold for every later query of the same frame or view, with wrong counts and no error. The options limit the
+read, for the whole frame.
 """
 
 from __future__ import annotations
@@ -246,14 +246,14 @@ def _offset(session: Session, seq: int) -> dict[str, Any]:
 
 
 def _number_of(backend: Backend, offset: dict[str, Any]) -> int:
-    """Return the number after which an offset goes on: that of its change. Raises HistoryGone, InvalidArgument.
+    """Return the number of an offset's change. The stream continues after it. Raises HistoryGone, InvalidArgument.
 
     The numbers from there up to its own had no change. After a crash, or a fail-over, new changes may get them.
     """
     seq = int(offset["seq"])
     if "change" not in offset:
         return seq
-    collected = backend.feed_start()[1]  # nothing up to there comes again
+    collected = backend.feed_start()[1]  # changes up to there are never read again
     return max(number_in(backend, offset["change"]), min(seq, collected))
 
 

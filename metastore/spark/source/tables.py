@@ -147,7 +147,7 @@ class _Above:
         return None if above is None else above + (name if name.isidentifier() else format_path((name,)))
 
     def hidden(self, rows: Sequence[PastRow]) -> set[int]:
-        """Return the ids of drops in steps, of partitions being dropped so, and of statistics without a partition."""
+        """Return the ids of drops in steps, of partitions in such drops, and of statistics without a partition."""
         told = [row for row in rows if row.kind == PARTITION_STATISTIC.name]
         owners, names = [row.parent_id for row in told], [row.name for row in told]
         partitions = self._reads.owned_by_name(owners, PARTITION.name, names) if told else []

@@ -84,7 +84,7 @@ def _named(path: object, kind: object, error: Exception) -> InvalidArgument:
 
 
 def _tags(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
-    """Attach tags, grouped by tag: then the paths of one kind are looked up in one statement."""
+    """Attach tags, grouped by tag, so that one statement looks up the paths of one kind."""
     by_tag: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         target = {"kind": row.get("kind"), "value": row.get("value"), "column": row.get("column")}
