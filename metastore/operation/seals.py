@@ -85,7 +85,7 @@ class Seal:
     def announced(self, merge: Merge) -> Merge | None:
         """Return an encrypted change to announce: helpers apply it only while the catalog's settings stay the same.
 
-        Otherwise its owner decides again with the then valid data key. None: there is no catalog to guard.
+        Otherwise its owner decides again with the then valid data key. None: no catalog must be guarded.
         """
         settled = self.settled
         return None if settled is None else replace(merge, settled=settled, evidence=(settled,))

@@ -91,7 +91,7 @@ def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
 
 
 class _Pointer(NamedTuple):
-    """The metadata file of a table or view, and the values that users may set only if there is no such file."""
+    """The metadata file of a table or view, and the values that users may set only without such a file."""
 
     file: str | None
     location: str | None

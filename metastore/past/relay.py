@@ -37,7 +37,7 @@ _CONTENT: Final = "application/cloudevents+json; charset=UTF-8"
 _FIRST, _LONGEST = 0.1, 30.0
 """The first and the longest pause before an event is posted again (seconds)."""
 _IDLE: Final = 0.5
-"""The pause between two looks at the feed if there are no new changes (seconds)."""
+"""The pause between two looks at the feed if nothing has changed (seconds)."""
 
 
 def cloud_event(change: Change, source: str) -> CloudEvent:

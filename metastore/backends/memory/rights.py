@@ -16,7 +16,7 @@ def rights(tables: Tables, whose: Whose, places: Collection[int], below: int | N
         return RightRows([], [], [], [])
     members = [user, *_in(tables, user, "group")]
     roles = [RoleRow(m.id, r.id, r.name, r.scope_version) for m in members for r in _in(tables, m, "role")]
-    at = {*places, *([] if below is None else [stand.id for stand in tables.children(below)])}
+    at = {*places, *([] if below is None else [child.id for child in tables.children(below)])}
     rows = tables.relations.values()
     ids, role_ids = {member.id for member in members}, {role.id for role in roles}
     return RightRows(
@@ -35,4 +35,4 @@ def _in(tables: Tables, member: Stand, kind: str) -> list[Stand]:
     """Return the live groups, or roles, of a member."""
     ids = [row.to_id for row in tables.relations.values() if (row.from_id, row.kind) == (member.id, "membership")]
     stands = [tables.stands[i] for i in ids if i in tables.stands]
-    return [stand for stand in stands if stand.kind == kind and stand.state == LIVE]
+    return [one for one in stands if one.kind == kind and one.state == LIVE]

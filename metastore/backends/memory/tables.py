@@ -190,7 +190,7 @@ class MemorySnapshot:
         overs = {(s.entity_id, s.version) for s in tables.steps if s.action == "takeover"}
         waiters = tables.waiters.items()
         found: dict[str, Callable[[], list[dict[str, Any]]]] = {
-            "guard": lambda: [stand._asdict() for stand in tables.stands.values()],
+            "guard": lambda: [row._asdict() for row in tables.stands.values()],
             "entity": lambda: [{"id": i, **body._asdict()} for i, body in tables.bodies.items()],
             "owned": lambda: [row._asdict() for row in tables.owned.values()],
             "relation": lambda: [row._asdict() for row in tables.relations.values()],

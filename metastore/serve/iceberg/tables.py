@@ -271,7 +271,7 @@ def _tags(header: str) -> list[str]:
 
 
 def _tag_of(*parts: str | None) -> str:
-    """Return the entity tag of an answer. A metadata file never changes, so its location stands for its content.
+    """Return the entity tag of an answer. A metadata file never changes, so its location identifies its content.
 
     The location in the store is a part too: if it changes, the check of the file no longer holds.
     """

@@ -218,7 +218,7 @@ def secret_of(file: Path) -> str:
 
 
 def _heard(question: Coroutine[Any, Any, T]) -> T:
-    """Return the issuer's answer to a question. Raises IssuerAway if there is no usable answer."""
+    """Return the issuer's answer to a question. Raises IssuerAway without a usable answer."""
     try:
         return answered(question)
     except (Unusable, TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
