@@ -284,6 +284,8 @@ class Hold:
         except LeaseLost:
             return False
         with self._guard:
+            if not self._claims:  # its last block has ended meanwhile, in another thread, which releases it
+                return False
             self._claims += 1
         self.watch(on_lost)
         if renew_every is not None:
