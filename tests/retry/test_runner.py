@@ -330,7 +330,7 @@ def test_a_server_tells_no_client_where_the_database_is(attempts: int | None, ca
         clock.go(0.1)
         raise Conflict(cause, "cannot connect to PostgreSQL at db.corp:5432")
 
-    with pytest.raises((DeadlineExceeded, RetriesExhausted), match="db.corp") as caught:
+    with pytest.raises((DeadlineExceeded, RetriesExhausted), match=r"db\.corp") as caught:
         run(attempt, effort(RetryPolicy(attempts=attempts, deadline=2.0), clock))
     assert ("db.corp" in for_clients(caught.value)) == (cause != "unavailable")
 
