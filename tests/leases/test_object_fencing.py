@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 
 import metastore as ms
 from metastore.clock import SYSTEM
+from tests.concurrency.raw import connect
 from tests.leases.worlds import Time, client, s3_options
 from tests.servers.s3 import S3Server
 
@@ -199,7 +198,7 @@ def test_a_token_that_a_fail_over_lost_is_noted_again(tmp_path: Path) -> None:
         store.backup(backup)
         leases.break_("job")
         now = leases.acquire("job", owner="now")
-        with closing(sqlite3.connect(backup)) as lost, closing(sqlite3.connect(tmp_path / "a.db")) as there:
+        with connect(f"sqlite:///{backup}") as lost, connect(url) as there:
             lost.backup(there)
         with pytest.raises(ms.InvalidArgument, match="call again"):
             comment(store, now, "now")
