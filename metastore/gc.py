@@ -197,7 +197,8 @@ def _kept_columns(backend: Backend, lost: Mapping[int, set[int]]) -> dict[int, s
     """
     kept, ids = {}, list(lost)
     with suppress(NotKept):  # another gc has just moved the start of the past: the next gc does it
-        now, pins = backend.watermark().position, backend.readers.pins()  # a revert in several commits has a pin
+        pins = backend.readers.pins()  # a revert has a pin until it has committed: if it has none, ``now`` shows that
+        now = backend.watermark().position
         since = min([backend.past.since(), *[pin.seq for pin in pins]])
         for entity_id, then in zip(ids, backend.past.by_id(since, ids), strict=True):
             if then and lost[entity_id] <= set(_columns(then.record.doc) or ()):

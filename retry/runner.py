@@ -216,6 +216,7 @@ def _gave_up(effort: Effort, progress: _Progress) -> DeadlineExceeded | RetriesE
         f"the last one on {last.cause} ({last.detail}{winner}); call again"
     )
     logs.gave_up(message, effort.operation_id, progress.number)
-    if progress.overdue():
-        return DeadlineExceeded(message + ", with a longer deadline if this goes on")
-    return RetriesExhausted(message)
+    longer = ", with a longer deadline if this goes on"
+    error = DeadlineExceeded(message + longer) if progress.overdue() else RetriesExhausted(message)
+    error.names_place = last.cause == "unavailable"  # then the detail is the text of a BackendUnavailable
+    return error

@@ -153,7 +153,8 @@ class Hold:
             if granted and all(g is not None and g[1].incarnation == self.incarnation for g in granted):
                 return InvalidArgument(
                     f"this store does not know the token of the lease {self.names[0]!r}, which is kept elsewhere; "
-                    "acquire it from this store's leases"
+                    "acquire it from this store's leases. If a fail-over lost the token of a lease in a bucket, call "
+                    "again: it is noted again"
                 )
         return self.lose("it has another token by now: another process took it over, or broke it")
 
@@ -284,6 +285,8 @@ class Hold:
         except LeaseLost:
             return False
         with self._guard:
+            if not self._claims:  # its last block has ended meanwhile, in another thread, which releases it
+                return False
             self._claims += 1
         self.watch(on_lost)
         if renew_every is not None:

@@ -87,7 +87,8 @@ def in_hand(reads: Reads, target: Target | None, read: Callable[[], T]) -> T:
     while True:
         here = reads.origin
         committed(reads, target)
-        if target.origin is None or target.origin.run != here.run:
+        # all views of the past share no run: only a read tells whether one was made before commits were lost
+        if target.origin is None or target.origin.run is None or target.origin.run != here.run:
             (known,) = reads.by_id([target.id])
             if known is not None and not is_same(target, known.record):
                 raise EntityNotFound(target.path, no_more(target, known))

@@ -66,10 +66,12 @@ def revert(
         plan = _tried(session, target, kind, to, there, plan) if plan.wanted else plan
     elif not plan.wanted:
         run_transaction(session, lambda _: None, call)  # check the lease, although there is nothing to revert
-    elif len(plan.wanted) <= _ATOMIC:
-        plan = _at_once(session, target, kind, to, there, plan, call, dry_run=False)
     else:
-        _in_chunks(session, to, there, plan, call)
+        with _pinned(session, to) as pin:  # so that gc keeps the tags of columns that come back
+            if len(plan.wanted) <= _ATOMIC:
+                plan = _at_once(session, target, kind, to, there, plan, call, dry_run=False)
+            else:
+                _in_chunks(session, to, there, plan, call, pin)
     return [one.difference for one in plan.wanted]
 
 
@@ -110,12 +112,11 @@ def _at_once(
     return run_transaction(session, go_back, call)
 
 
-def _in_chunks(session: Session, to: int, there: str, plan: Plan, call: Call) -> None:
+def _in_chunks(session: Session, to: int, there: str, plan: Plan, call: Call, pin: str) -> None:
     steps = plan.steps()
-    with _pinned(session, to) as pin:
-        for begin in range(0, len(steps), _CHUNK):
-            session.backend.readers.extend(pin, _PINNED)
-            run_transaction(session, _chunk(session, to, there, plan, steps[begin : begin + _CHUNK]), call)
+    for begin in range(0, len(steps), _CHUNK):
+        session.backend.readers.extend(pin, _PINNED)
+        run_transaction(session, _chunk(session, to, there, plan, steps[begin : begin + _CHUNK]), call)
 
 
 def _chunk(session: Session, to: int, there: str, plan: Plan, steps: list[Step]) -> Callable[[Transaction], None]:

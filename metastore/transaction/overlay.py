@@ -12,11 +12,13 @@ an exclusive guard on the parent, and reads it again under that guard.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
 from metastore.clock import Clock
-from metastore.errors import InvalidArgument
+from metastore.deadlines import GRACE, cleaning
+from metastore.errors import InvalidArgument, MetastoreError
 from metastore.operation.dropping import dropping_named
 from metastore.operation.request import Results
 from metastore.port.backend import Backend, Guards, Reads
@@ -70,6 +72,9 @@ class Overlay(Reads):
         self.origin.committed = True
         if results is not None:
             self.origin.written_at = max([one.time for one in results if one is not None], default=0)
+            return
+        with cleaning(self._clock.monotonic() + GRACE), suppress(MetastoreError):
+            self.origin.written_at = self._base.now()  # the answer was lost: it wrote before now
 
     @property
     def is_old(self) -> bool:

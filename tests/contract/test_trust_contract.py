@@ -340,3 +340,27 @@ def test_a_position_of_another_database_is_refused() -> None:
         for foreign in (position, without_mark):
             with pytest.raises(ms.InvalidArgument, match="of another database"):
                 list(other.changes(after=foreign))
+
+
+def test_a_commit_whose_answer_was_lost_says_when_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backup was put back in place: another entity has the id now, and it was made after that."""
+    url, backup = f"sqlite:///{tmp_path}/a.db", tmp_path / "backup.db"
+    with ms.open(url) as store, monkeypatch.context() as patch:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        store.backup(backup)
+        backend = type(store._session.backend)
+        commit = backend.commit
+
+        def cut(self: Any, asked: Commit) -> CommitOutcome:
+            commit(self, asked)
+            return Unknown("cut")
+
+        patch.setattr(backend, "commit", cut)
+        lost = store.run(lambda tx: tx.schemas.create("lake.c.lost"))
+    shutil.copy(backup, tmp_path / "a.db")
+    with ms.open(url) as store:
+        assert store.schemas.create("lake.c.made").id == lost.id
+        with pytest.raises(ms.EntityNotFound):
+            store.schemas.load(lost)
+        assert not store.schemas.drop(lost)

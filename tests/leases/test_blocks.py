@@ -215,6 +215,36 @@ def test_renewal_ends_with_the_last_block(store: ms.Store) -> None:
     assert lease.release()
 
 
+def test_a_lease_whose_last_block_ends_is_not_acquired_again(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block of another thread ends while the holder acquires it again, and releases it after that."""
+    lease = store.leases.acquire("work")
+    release, go_on, ends, again = lease.release, threading.Event(), threading.Event(), threading.Event()
+
+    def last() -> bool:
+        ends.set()
+        assert again.wait(10)
+        return release()
+
+    def other() -> None:
+        with lease:
+            assert go_on.wait(10)
+
+    def renew(*arguments: Any) -> Any:
+        go_on.set()
+        assert ends.wait(10)
+        return book(*arguments)
+
+    book, thread = DatabaseBook.renew, threading.Thread(target=other)
+    monkeypatch.setattr(lease, "release", last)
+    thread.start()
+    assert wait_until(lambda: bool(lease._blocks), 10)
+    monkeypatch.setattr(DatabaseBook, "renew", renew)
+    assert not lease.again(30.0, None, None)
+    again.set()
+    thread.join()
+    assert store.leases.acquire("work") is not lease
+
+
 def test_an_interrupt_of_the_release_leaves_no_lease_held(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end of a block; a task that is cancelled there, too. Others would wait for the ttl."""
     lease = store.leases.acquire("work", ttl=60.0)

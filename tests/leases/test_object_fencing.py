@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import metastore as ms
 from metastore.clock import SYSTEM
+from tests.concurrency.raw import connect
 from tests.leases.worlds import Time, client, s3_options
 from tests.servers.s3 import S3Server
 
@@ -183,6 +185,27 @@ def test_a_release_that_failed_half_way_can_be_repeated(opened: Any, catalog: ms
     assert lease.release()
     assert catalog.leases.noted(fence.name) == fence.token + 1
     assert not lease.release()
+
+
+def test_a_token_that_a_fail_over_lost_is_noted_again(tmp_path: Path) -> None:
+    url, backup = f"sqlite:///{tmp_path}/a.db", tmp_path / "backup.db"
+    with ms.open(url) as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        store.tables.create("lake.c.s.t", parents=True)
+        leases = ms.ObjectStoreLeases(str(tmp_path / "locks"), store=store)
+        early = leases.acquire("job", owner="early")
+        store.backup(backup)
+        leases.break_("job")
+        now = leases.acquire("job", owner="now")
+        with connect(f"sqlite:///{backup}") as lost, connect(url) as there:
+            lost.backup(there)
+        with pytest.raises(ms.InvalidArgument, match="call again"):
+            comment(store, now, "now")
+        comment(store, now, "now")
+        with pytest.raises(ms.LeaseLost):
+            comment(store, early, "early")
+        assert said(store) == "now"
 
 
 def test_a_late_repetition_of_a_release_takes_nothing_from_the_next_holder(opened: Any, catalog: ms.Store) -> None:

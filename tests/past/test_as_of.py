@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
 import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -270,3 +272,27 @@ def test_a_chain_of_the_greatest_depth_is_read(store: Store, monkeypatch: pytest
     store.catalogs.create("m.c", type="relational")
     table = store.tables.create("m.c.s.t", parents=True)
     assert store.at(store.position()).tables.load(table).path == "m.c.s.t"
+
+
+def test_a_lost_entity_of_a_view_is_not_the_one_that_has_its_id_now(tmp_path: Path) -> None:
+    """A backup was put back in place; another view of the past shows the table that has the id."""
+    url, backup = f"sqlite:///{tmp_path}/a.db", tmp_path / "backup.db"
+    with ms.open(url) as store:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.schemas.create("m.c.s")
+        start = store.position()
+        store.backup(backup)
+        store.tables.create("m.c.s.lost")
+        lost = store.at(store.position()).tables.load("m.c.s.lost")
+    shutil.copy(backup, tmp_path / "a.db")
+    with ms.open(url) as store:
+        assert store.tables.create("m.c.s.made").id == lost.id
+        view = store.at(store.position())
+        for read in (
+            lambda: list(store.diff(start, under=lost)),
+            lambda: view.tags.on(lost),
+            lambda: view.owners.of(lost),
+        ):
+            with pytest.raises(EntityNotFound, match="not there any more"):
+                read()

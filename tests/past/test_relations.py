@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import metastore as ms
-from metastore import Store
+from metastore import Store, gc
 from metastore.errors import EntityNotFound, HistoryGone, MetastoreError
 from metastore.managers.all import Managers
 from metastore.past import revert
+from metastore.past.undo import Undoing
 
 PATHS = ("m.c.s", "m.c.s.a", "m.c.s.b", "m.c.z", "m.c.z.a")
 TAGS = ("m.red", "m.blue")
@@ -215,21 +216,48 @@ def test_gc_asks_of_each_version_whether_a_dropped_column_can_come_back(store: S
     assert store._session.backend.sweep_relations(0, 100).columns == ()
 
 
-def test_gc_beside_a_revert_in_several_commits_loses_no_tag_of_a_column(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("most", [revert._ATOMIC, 1], ids=["in one commit", "in several"])
+def test_gc_beside_a_revert_loses_no_tag_of_a_column(store: Store, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     table, tagged = _with_a_tagged_column_that_was_dropped(store)
     store.tables.alter(table, ms.SetComment("other"))
     store.tables.create("m.c.s.new")
 
-    monkeypatch.setattr(revert, "_ATOMIC", 1)
+    monkeypatch.setattr(revert, "_ATOMIC", most)
     monkeypatch.setattr(revert, "_CHUNK", 1)
-    chunk = revert._chunk
+    run = Undoing.run
 
-    def with_gc(*args: Any) -> Any:
+    def with_gc(*args: Any) -> None:
+        run(*args)
         store.gc(retention=timedelta(0), keep_versions=1)
-        return chunk(*args)
 
-    monkeypatch.setattr(revert, "_chunk", with_gc)
+    monkeypatch.setattr(Undoing, "run", with_gc)
     store.revert("m.c.s", to=tagged)
+    assert [tag.name for tag in store.tags.on(table, column="a")] == ["tag"]
+
+
+def test_gc_that_sees_the_end_of_a_revert_loses_no_tag_of_a_column(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its look at the pins and its look at the newest change, the revert ends, and so does another gc."""
+    table, tagged = _with_a_tagged_column_that_was_dropped(store)
+    store.pin("of a revert", at=tagged)
+    looks: list[str] = []
+
+    class Looking:
+        def __init__(self, backend: Any) -> None:
+            self.backend = backend
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("readers", "watermark"):
+                looks.append(name)
+                if len(looks) == 2:
+                    store.revert(table, to=tagged)
+                    store.unpin("of a revert")
+                    store.gc(retention=timedelta(0), keep_versions=2)  # so that the past begins with the drop
+            return getattr(self.backend, name)
+
+    kept = gc._kept_columns
+    monkeypatch.setattr(gc, "_kept_columns", lambda backend, lost: kept(Looking(backend), lost))
+    store.gc(retention=timedelta(0), keep_versions=1)
+    assert len(looks) >= 2
     assert [tag.name for tag in store.tags.on(table, column="a")] == ["tag"]

@@ -7,7 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from metastore.errors import DeadlineExceeded, EntityAlreadyExists, OutcomeUnknown, PoolExhausted, RetriesExhausted
+from metastore.errors import (
+    DeadlineExceeded,
+    EntityAlreadyExists,
+    OutcomeUnknown,
+    PoolExhausted,
+    RetriesExhausted,
+    for_clients,
+)
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import Attempt, RetryPolicy
 from metastore.retry.runner import Conflict, Effort, run
@@ -311,6 +318,21 @@ def test_whoever_gives_up_says_who_won(attempts: int | None) -> None:
     for part in ("alter table 'a.b'", "the last one on self (", "; operation 7 by ada made version 9); call again"):
         assert part in message
     assert asked == [clock.monotonic()]  # once, at the end
+
+
+@pytest.mark.parametrize("attempts", [None, 3])
+@pytest.mark.parametrize("cause", ["unavailable", "self"])
+def test_a_server_tells_no_client_where_the_database_is(attempts: int | None, cause: str) -> None:
+    """Where it is away until the end, as for a lease: the last conflict has the text of BackendUnavailable."""
+    clock = FakeClock()
+
+    def attempt(_: int) -> None:
+        clock.go(0.1)
+        raise Conflict(cause, "cannot connect to PostgreSQL at db.corp:5432")
+
+    with pytest.raises((DeadlineExceeded, RetriesExhausted), match=r"db\.corp") as caught:
+        run(attempt, effort(RetryPolicy(attempts=attempts, deadline=2.0), clock))
+    assert ("db.corp" in for_clients(caught.value)) == (cause != "unavailable")
 
 
 def test_nobody_asks_who_won_while_it_goes_on() -> None:
