@@ -23,8 +23,9 @@ from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
 from metastore.operation.dropping import pending_name
 from metastore.operation.marks import OwnMark
+from metastore.operation.once import once
 from metastore.operation.record import LATE, ask_until_it_answers, tell_id, withdraw
-from metastore.operation.request import Call, Results
+from metastore.operation.request import Call, Request, Results
 from metastore.operation.session import ManagerSession, Session
 from metastore.operation.tickets import Loan, carrying, running, sent
 from metastore.port.backend import Backend, Reads
@@ -145,6 +146,8 @@ class Transaction(Managers):
                 results = run(lambda number: self._send(number, ends), effort_of(session, policy, self._id, ends))
             if self._failed:
                 return
+            if results == () and self._call.operation_id is not None:
+                self._keep()
             self._overlay.committed(results)
             self._remember()
             session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
@@ -159,6 +162,17 @@ class Transaction(Managers):
                 withdraw(session, self._id, policy.deadline, sent=True)
             tell_id(interrupt, self._id)
             raise
+
+    def _keep(self) -> None:
+        """Leave a row for the caller's id under which nothing was written: a repeat would not be one later."""
+        request = Request[None](
+            verb="transaction",
+            what=lambda: "the transaction",
+            attempt=lambda _: None,
+            replay=lambda _: None,
+            arguments=tuple,
+        )
+        once(self._outer, request, self._call)
 
     def _remember(self) -> None:
         """Remember the settings of the catalogs that were read, so that the next transaction need not read them."""

@@ -45,3 +45,17 @@ def test_a_transaction_that_was_withdrawn_is_taken_up_again(store: ms.Store) -> 
     with pytest.raises(ms.OperationIdReused), store.transaction(operation_id=operation) as tx:
         tx.metalakes.alter("lake", ms.SetProperty("k", "2"))
     assert store.metalakes.load("lake").properties["k"] == "1"
+
+
+def test_an_id_under_which_nothing_was_written_is_known(store: ms.Store) -> None:
+    """Otherwise a repeat would write over what others did meanwhile."""
+    store.metalakes.create("lake", comment="one")
+    operation = ms.new_operation_id()
+    with store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetComment("one"))
+    assert store.outcome(operation) == ms.Outcome("committed")
+    store.metalakes.alter("lake", ms.SetComment("two"))
+    with pytest.raises(ms.OperationIdReused), store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetComment("one"))
+    assert store.metalakes.load("lake").comment == "two"
+    assert store.verify() == []
