@@ -205,8 +205,20 @@ def _fill(session: Session, plan: Plan, scope: int, to: int) -> None:
 def _stays_gone(session: Session, plan: Plan) -> Callable[[Differing], bool]:
     """Return a function that says whether a new entity, row or relation is gone already, and stays gone."""
     new = [one for one in plan.wanted if one.difference.path_after is None]
-    gone = _gone(session, plan, sorted({i for one in new for i in _ends_now(one)}))
-    return lambda one: one.difference.path_after is None and not gone.isdisjoint(_ends_now(one))
+    chains = _chains(session, sorted({i for one in new for i in _ends_now(one)}))
+    gone = _gone(session, plan, chains)
+
+    def stays_gone(one: Differing) -> bool:
+        ends = () if one.difference.path_after is not None else _ends_now(one)
+        return not gone.isdisjoint(ends) or _stay_apart(plan, [chains[i] for i in ends])
+
+    return stays_gone
+
+
+def _stay_apart(plan: Plan, ends: Sequence[list[int]]) -> bool:
+    """Whether the ends of a relation are in two metalakes, where it does not exist, and the plan moves neither."""
+    apart = len({chain[0] for chain in ends}) > 1
+    return apart and all(plan.goals.keys().isdisjoint(chain) for chain in ends)
 
 
 def _ends_now(one: Differing) -> tuple[int, ...]:
@@ -267,7 +279,7 @@ def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], 
     below = {goal.id: _below(present[goal.id]) for goal in moving}
     needed = {i for one in plan.wanted if one.relation is not None for i in one.relation.ids}
     needed.update(*below.values(), (goal.parent_id for goal in moving))
-    gone = _gone(session, plan, sorted(needed - plan.goals.keys() - {ROOT_ID}))
+    gone = _gone(session, plan, _chains(session, sorted(needed - plan.goals.keys() - {ROOT_ID})))
     lost = list[str]()
     for one in plan.wanted:
         goal = plan.goals.get(one.difference.entity_id) if one.owner_id is None else None
@@ -286,12 +298,16 @@ def _below(known: Known | None) -> list[int]:
     return [] if known is None or known.state != LIVE else [node.id for node in known.record.chain[:-1]]
 
 
-def _gone(session: Session, plan: Plan, ids: Sequence[int]) -> set[int]:
-    """Return those of the entities that are not live, and that the plan does not restore."""
-    chains = {
+def _chains(session: Session, ids: Sequence[int]) -> dict[int, list[int]]:
+    """Return, by entity, the nodes from its metalake down to it; []: it was purged."""
+    return {
         i: [] if known is None else [node.id for node in known.record.chain]
         for i, known in zip(ids, in_batches(session.backend, ids), strict=True)
     }
+
+
+def _gone(session: Session, plan: Plan, chains: dict[int, list[int]]) -> set[int]:
+    """Return those of the entities that are not live, and that the plan does not bring back."""
     above = sorted({node for chain in chains.values() for node in chain} - plan.goals.keys())
     there = {
         i for i, known in zip(above, in_batches(session.backend, above), strict=True) if known and known.state == LIVE

@@ -20,14 +20,18 @@ from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, 
 from metastore.governance.seen import Seen
 from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
+from metastore.operation.digest import digest
 from metastore.operation.dropping import pending_name
+from metastore.operation.keys import began
 from metastore.operation.marks import OwnMark
-from metastore.operation.record import LATE, ask_until_it_answers, tell_id, withdraw
-from metastore.operation.request import Call, Results
+from metastore.operation.once import once
+from metastore.operation.record import LATE, ask_until_it_answers, refused_id, tell_id, withdraw
+from metastore.operation.request import Call, Request, Results
 from metastore.operation.session import ManagerSession, Session
 from metastore.operation.tickets import Loan, carrying, running, sent
 from metastore.port.backend import Backend, Reads
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
+from metastore.port.conditions import Caller
 from metastore.port.writes import Advance, Update
 from metastore.retry.policy import RetryPolicy
 from metastore.retry.reactions import REACTIONS, Reaction
@@ -49,6 +53,14 @@ class _NotOpen:
 
 
 _NOT_OPEN = cast(Reads, _NotOpen())
+_NOTHING = Request[None](
+    verb="transaction",
+    what=lambda: "the transaction",
+    attempt=lambda _: None,
+    replay=lambda _: None,
+    arguments=tuple,
+)
+"""A call that writes nothing, under the id that a transaction was given."""
 
 
 class Transaction(Managers):
@@ -70,6 +82,7 @@ class Transaction(Managers):
         self._begun = False
         self._process = process_id()
         self._id = call.operation_id or operation_id or session.clock.operation_id()
+        self._caller = None if call.operation_id is None else Caller(began(self._id, session.clock), digest(_NOTHING))
         self._line = line
         self._claim = 0
         self._attempts = 0
@@ -144,6 +157,8 @@ class Transaction(Managers):
                 results = run(lambda number: self._send(number, ends), effort_of(session, policy, self._id, ends))
             if self._failed:
                 return
+            if results == () and self._call.operation_id is not None:
+                self._keep()
             self._overlay.committed(results)
             self._remember()
             session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
@@ -157,6 +172,10 @@ class Transaction(Managers):
                 withdraw(session, self._id, policy.deadline, sent=True)
             tell_id(interrupt, self._id)
             raise
+
+    def _keep(self) -> None:
+        """Leave a row for the caller's id under which nothing was written: a repeat would not be one later."""
+        once(self._outer, _NOTHING, self._call)
 
     def _remember(self) -> None:
         """Remember the settings of the catalogs that were read, so that the next transaction need not read them."""
@@ -227,6 +246,7 @@ class Transaction(Managers):
             commit,
             overlook=self._overlook,
             leases=self._call.tokens(),
+            caller=self._caller,
             publishes=self.publishes,
             advance=self.advance,
             reason=self._inner.reason,
@@ -284,7 +304,7 @@ class Transaction(Managers):
             raise self._call.refused()
         if cause == "name" and (pending := pending_name(self._outer.backend, commit)) is not None:
             raise pending  # another run would meet the same drop
-        if cause in ("operation", "claim") and self._call.operation_id is not None:
+        if cause in ("operation", "claim", "stale_id") and self._call.operation_id is not None:
             self._take_up(cause)
         self.refused = True
         # the change that caused the conflict, if the user sees it
@@ -294,11 +314,23 @@ class Transaction(Managers):
             self.is_in_line = self._line.lost(commit, cause, self._overlay.entities.addresses(), lost_on)
         raise _error(conflict, changed) from None
 
+    def _stale(self) -> NoReturn:
+        """Raise the error for the caller's id, which gc may have forgotten, or which is from the future."""
+        if self._outer.backend.steps(self._id):
+            raise self._reused()
+        self._outer.backend.forget(0)  # a clock that was ahead may have left the bound too high
+        raise refused_id(self._id)
+
+    def _reused(self) -> OperationIdReused:
+        return OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")
+
     def _take_up(self, cause: str) -> NoReturn:
         """Send the commit again under a claim, if an earlier call with the caller's id was withdrawn."""
+        if cause == "stale_id":
+            self._stale()
         claim = self._outer.backend.forbid(self._id, self._outer.policy_of(self._call).deadline + LATE)
         if claim is None:
-            raise OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")
+            raise self._reused()
         self._claim = claim
         raise Conflict(cause, "the operation was taken up again")
 

@@ -15,6 +15,7 @@ from typing import BinaryIO, Final, NamedTuple
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.kind import MAX_DOC, to_json
+from metastore.kinds.model.version import MODEL_VERSION
 from metastore.kinds.partition import PARTITION
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC
 from metastore.kinds.registry import KINDS, kind_named
@@ -51,6 +52,8 @@ _SURELY_FITS: Final = MAX_DOC // 8
 as long.
 """
 _TELL: Final = 1000
+_OWNERS: Final = {PARTITION.name: "table", PARTITION_STATISTIC.name: "table", MODEL_VERSION.name: "model"}
+"""The kind of the entity to which a row of some kinds must belong."""
 _PLACE: Final = ("slot", "column_id")
 """The fields that identify a relation among those of its entity and kind, besides its value."""
 _SEQ: Final = OPERATION.index("seq")
@@ -249,6 +252,8 @@ class Structure:
         path = format_path((*self._last.names, line.name))
         _check_name(line.name)
         self._check_id(line.id, path)
+        if (owner := _OWNERS.get(line.kind, self._last.kind)) != self._last.kind:
+            raise InvalidArgument(f"{path}: a {line.kind} belongs to a {owner}, not to a {self._last.kind}")
         if line.kind == PARTITION.name and (PARTITION_STATISTIC.name, line.name) in self._own:
             # an id decides to which partition statistics belong, so they are written later
             raise InvalidArgument(f"the statistics of the partition {path} come before it; put its line before theirs")
@@ -281,6 +286,8 @@ class Structure:
         known = KINDS.get(line.kind)
         if known is not None and line.family != known.family:
             raise InvalidArgument(f"{path}: a {line.kind} is of the family {known.family}, not {line.family!r}")
+        if known is not None and not line.in_use and not known.can_be_disabled:
+            raise InvalidArgument(f"{path}: a {line.kind} cannot be disabled")
         parent = self._parent(line, path)
         if parent is not None:
             check_below(line.kind, parent, path)

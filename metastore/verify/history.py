@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from metastore.arguments import shown
@@ -275,5 +275,14 @@ def _decode(kind: str, text: str, doc: dict[str, Any]) -> None:
     for field in type(decoded).doc_fields:
         value = getattr(decoded, field)
         if isinstance(value, tuple):
-            for of_column in {column.type for column in value if isinstance(column, Column)}:
+            columns = [column for column in value if isinstance(column, Column)]
+            for of_column in {column.type for column in columns}:
                 parse(of_column)
+            _check_numbers(columns)
+
+
+def _check_numbers(columns: Sequence[Column]) -> None:
+    for column in columns:
+        if type(column.id) is not int:
+            raise InvalidArgument(f"the column {column.name!r} has no number")
+        _check_numbers(column.fields)

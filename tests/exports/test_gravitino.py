@@ -216,6 +216,16 @@ def test_what_has_no_place_there_is_named(url: str, tmp_path: Path) -> None:
     run(f"sqlite:///{tmp_path}/copy.db", back, tmp_path)  # and what is there is sound
 
 
+def test_a_user_in_a_group_is_in_no_role_there(sqlite_url: str, tmp_path: Path) -> None:
+    with ms.open(sqlite_url) as store:
+        store.metalakes.create("lake")
+        store.groups.add(store.groups.create("lake.staff"), store.users.create("lake.ann"))
+    back = empty(tmp_path)
+    report = export_gravitino(sqlite_url, back)
+    assert [one.what for one in report.findings] == ["user lake.ann: membership lake.staff"]
+    assert rows(back, "user_role_rel") == []  # it had a role with the group's id
+
+
 @pytest.mark.parametrize("version", [100, 120, 130])
 def test_what_a_release_cannot_read_is_left_out_and_named(sqlite_url: str, tmp_path: Path, version: int) -> None:
     with ms.open(sqlite_url) as store:

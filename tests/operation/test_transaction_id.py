@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 import metastore as ms
@@ -45,3 +47,30 @@ def test_a_transaction_that_was_withdrawn_is_taken_up_again(store: ms.Store) -> 
     with pytest.raises(ms.OperationIdReused), store.transaction(operation_id=operation) as tx:
         tx.metalakes.alter("lake", ms.SetProperty("k", "2"))
     assert store.metalakes.load("lake").properties["k"] == "1"
+
+
+def test_an_id_under_which_nothing_was_written_is_known(store: ms.Store) -> None:
+    """Otherwise a repeat would write over what others did meanwhile."""
+    store.metalakes.create("lake", comment="one")
+    operation = ms.new_operation_id()
+    with store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetComment("one"))
+    assert store.outcome(operation) == ms.Outcome("committed")
+    store.metalakes.alter("lake", ms.SetComment("two"))
+    with pytest.raises(ms.OperationIdReused), store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetComment("one"))
+    assert store.metalakes.load("lake").comment == "two"
+    assert store.verify() == []
+
+
+def test_an_id_that_gc_may_have_forgotten_is_refused(store: ms.Store) -> None:
+    """As by a plain call: the transaction may have been applied before."""
+    store.metalakes.create("lake")
+    operation = ms.new_operation_id()
+    with store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetProperty("k", "1"))
+    store.metalakes.alter("lake", ms.RemoveProperty("k"))
+    store.gc(retention=timedelta(0), keep_versions=1)
+    with pytest.raises(ms.OperationIdRefused), store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetProperty("k", "1"))
+    assert "k" not in store.metalakes.load("lake").properties

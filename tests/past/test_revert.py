@@ -534,3 +534,18 @@ def test_what_was_made_below_something_that_left_goes_when_it_comes_back(lake: S
     assert lake.tables.load(moved.path).id == moved.id
     assert lake.revert("m.c", to=before) == []
     assert lake.verify() == []
+
+
+def test_an_owner_that_stays_behind_in_another_metalake_is_listed_once(lake: Store) -> None:
+    """The relation does not exist between two metalakes, so a second revert has nothing to remove."""
+    table = lake.tables.create("m.c.s.t", parents=True)
+    lake.metalakes.create("n")
+    lake.catalogs.create("n.c", type="relational")
+    lake.schemas.create("n.c.s")
+    ann = lake.users.create("n.ann")
+    before = lake.position()
+    lake.tables.rename(table, "n.c.s.t")
+    lake.owners.set(table, ann)
+    plan = [(one.action, one.kind) for one in lake.revert("m.c.s", to=before)]
+    assert plan == [("moved", "table"), ("dropped", "owner")]
+    assert lake.revert("m.c.s", to=before) == []

@@ -88,6 +88,22 @@ def test_a_denial_that_a_task_writes_ends_what_a_user_does(sqlite_url: str) -> N
         assert store.verify() == []
 
 
+@pytest.mark.parametrize("undone", ["detached", "dropped"])
+@pytest.mark.parametrize("new", [True, False], ids=["new", "there already"])
+def test_a_task_that_runs_again_leaves_alone_what_people_did(lake: str, undone: str, new: bool) -> None:
+    with ms.open(lake) as store:
+        if not new:
+            store.tags.attach("m.c.s.t0", "m.pii", value="low", kind="table")
+        row = {"target": "m.c.s.t0", "value": "low"}
+        attach_rows(store, "a write", iter([row]), "m.pii", "tags")
+        if undone == "dropped":
+            store.tables.drop("m.c.s.t0")
+        else:
+            store.tags.detach("m.c.s.t0", "m.pii", value="low", kind="table")
+        assert attach_rows(store, "a write", iter([row]), "m.pii", "tags") == 0
+        assert list(store.tags.targets("m.pii")) == []
+
+
 MANY, VALUES = 10_000, 10
 """Tables, and values of the tag on each."""
 

@@ -107,6 +107,17 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a family of another kind": (changed(5, family="fileset"), "line 5: .*of the family table, not 'fileset'"),
     "families that do not fit": (changed(5, under=["metalake"]), "line 5: .*under 3 families"),
     "a type that is none": (doc(5, columns=[{"id": 1, "name": "a", "type": "in"}]), "line 5: lake.c.s.t: its document"),
+    "a column without a number": (
+        doc(5, columns=[{"id": {}, "name": "a", "type": "int"}]),
+        "line 5: lake.c.s.t: its document cannot be read",
+    ),
+    "a field without a number": (
+        doc(5, columns=[{"id": 1, "name": "a", "type": "struct", "fields": [{"id": "2", "name": "b", "type": "int"}]}]),
+        "line 5: lake.c.s.t: its document cannot be read",
+    ),
+    "a version of a table": (changed(6, owned="model_version"), "line 6: .*belongs to a model, not to a table"),
+    "a partition of a schema": (moved(6, 5), "line 5: .*belongs to a table, not to a schema"),
+    "a schema that is disabled": (changed(4, in_use=False), "line 4: lake.c.s: a schema cannot be disabled"),
     "a property that is not a string": (doc(2, properties={"a": 1}), "line 2: lake: its document cannot be read"),
     "a partition without values": (changed(6, doc={"comment": None, "properties": {}}), "line 6: .*cannot be read"),
     "a number beyond all floats": (doc(2, x=LARGE), "line 2: this is not JSON: the number '1e400' is too large"),
@@ -125,7 +136,7 @@ BAD_WITH_HISTORY: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a missing column": (changed(5, scope_version=...), "line 5: an entity with ids has no 'scope_version'"),
     "an operation that is none": (changed(8, operation_id="x"), "line 8: .*it must be a UUID"),
     "an operation without a time": (changed(8, time=...), "line 8: an operation has no 'time'"),
-    "an entity after the operations": (moved(5, 9), "line 9: this line comes after the operations"),
+    "an entity after the operations": (moved(7, 9), "line 9: this line comes after the operations"),
     "a root": (changed(1, root=["lake"]), "line 1: the header has ids and a root"),
 }
 

@@ -33,7 +33,7 @@ def link_rows(said: Said, release: Release) -> Iterator[TablesRow]:
             yield from _attached(said, line, to)
         elif line.kind == "owner" and can_hold(release, own_kind):
             yield "owner_meta", {**_owner(said, line, to), "updated_at": said.now}
-        elif line.kind == "membership":
+        elif line.kind == "membership" and to.shape.kind == "role":  # Gravitino has no users in groups
             own = {f"{said.address.shape.kind}_id": said.address.id, "role_id": to.id}
             yield f"{said.address.shape.kind}_role_rel", {**own, **_standing(line)}
     yield from _grants(said, grants.items(), release)
