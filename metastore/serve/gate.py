@@ -18,7 +18,7 @@ from collections import Counter
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from metastore.serve import audit
 from metastore.serve.limits import HEADER_BYTES
@@ -42,16 +42,18 @@ class Gate:
         self._once = _DECIDE | ({header.lower().encode()} if header is not None else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
-            status, message = refusal
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            asked = f"{scope['method']} {quote(scope['path'])}"
-            id = audit.request_id(headers)
-            audit.refused(None, asked, id, status, None)
-            await _answer(send, status, message, id)
-        else:
+        """Give a request its id, which each answer has; pass it on, or refuse it."""
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        id = audit.id_of(scope)
+        send = _with_id(send, id)
+        if (refusal := self._refusal(scope)) is None:
+            await self._app(scope, receive, send)
+        else:
+            status, message = refusal
+            audit.refused(None, f"{scope['method']} {quote(scope['path'])}", id, status, None)
+            await _answer(send, status, message)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         pairs: list[tuple[bytes, bytes]] = scope["headers"]
@@ -90,9 +92,18 @@ def _is_own(origin: str, host: str) -> bool:
         return False
 
 
-async def _answer(send: Send, status: int, message: str, id: str) -> None:
+def _with_id(send: Send, id: str) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), (audit.ID_HEADER.encode(), id.encode())]
+        await send(message)
+
+    return sent
+
+
+async def _answer(send: Send, status: int, message: str) -> None:
     body = json.dumps({"error": {"message": message, "type": _TYPES[status], "code": status}}).encode()
     length = (b"content-length", str(len(body)).encode())
-    headers = [(b"content-type", b"application/json"), length, (audit.ID_HEADER.encode(), id.encode())]
+    headers = [(b"content-type", b"application/json"), length]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -159,13 +159,13 @@ class SignIn:
 def note_refused(request: Request, status: int, user: str | None = None, error: Exception | None = None) -> None:
     """Write the line of the audit log for a request that is refused."""
     asked = f"{request.method} {request.url.path}"
-    audit.refused(user, asked, audit.request_id(request.headers), status, error)
+    audit.refused(user, asked, audit.id_of(request.scope), status, error)
 
 
 def noted(request: Request, principal: Principal) -> Principal:
     """Return the principal; if its token is new here, write a line of the audit log first."""
     if principal.signs_in:
-        audit.signed_in(principal, f"{request.method} {request.url.path}", audit.request_id(request.headers))
+        audit.signed_in(principal, f"{request.method} {request.url.path}", audit.id_of(request.scope))
     return principal
 
 
