@@ -4,8 +4,8 @@ A browser on the operator's machine reaches a server on loopback, and runs the p
 request without asking (a form, an image), and DNS rebinding makes the server look like the page's own origin. So:
 
 * if nothing checks who a client is, ``Host`` must be a loopback address: a rebound name is not one;
-* an ``Origin``, which only browsers send, is that of the server itself (a body has the content type of JSON, which a
-  page of another origin may not send without asking first: ``web.py`` sees to that);
+* an ``Origin``, which only browsers send, is that of the server itself, or of its public URL (a body has the content
+  type of JSON, which a page of another origin may not send without asking first: ``web.py`` sees to that);
 * no header that decides may come twice: two readers of a request could take different ones;
 * a header has a size, also one that arrives whole (``limits.py`` cuts one that is still coming).
 """
@@ -33,12 +33,13 @@ class Gate:
     """An ASGI application behind these checks. A request that fails them gets a short answer in JSON.
 
     ``authenticates``: each request proves who makes it, so any ``Host`` is allowed. ``header``: the header in which a
-    proxy names the user.
+    proxy names the user. ``public_url``: where browsers reach the server, whatever ``Host`` a proxy before it sends.
     """
 
-    def __init__(self, app: ASGIApp, *, authenticates: bool, header: str | None) -> None:
+    def __init__(self, app: ASGIApp, *, authenticates: bool, header: str | None, public_url: str | None = None) -> None:
         self._app = app
         self._authenticates = authenticates
+        self._public = None if public_url is None else urlsplit(public_url).netloc.lower()
         self._once = _DECIDE | ({header.lower().encode()} if header is not None else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +73,7 @@ class Gate:
                 "Host is not a loopback address; ask http://127.0.0.1, or let the server authenticate",
             )
         origin = headers.get(b"origin")
-        if origin is not None and not _is_own(origin, host):
+        if origin is not None and not _is_own(origin, (host.lower(), self._public)):
             return 403, "a page of another origin may not ask this server"
         return None
 
@@ -85,9 +86,9 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _is_own(origin: str, host: str) -> bool:
+def _is_own(origin: str, hosts: tuple[str, str | None]) -> bool:
     try:
-        return urlsplit(origin).netloc.lower() == host.lower()
+        return urlsplit(origin).netloc.lower() in hosts
     except ValueError:
         return False
 
