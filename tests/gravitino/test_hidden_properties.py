@@ -36,6 +36,16 @@ def test_no_answer_shows_a_secret(lake: Api) -> None:
         assert "hunter" not in lake.client.get(f"/api{path}").text
 
 
+def test_icebergs_protocol_hides_the_secrets_of_a_schema_too(lake: Api) -> None:
+    place = "/iceberg/v1/lake.cat/namespaces/s"
+    lake.store.schemas.alter("lake.cat.s", SetProperty("jdbc-password", "hunter2"), SetProperty("region", "eu"))
+    assert lake.client.get(place).json()["properties"] == {"jdbc-password": MASK, "region": "eu"}
+    assert lake.client.post(f"{place}/properties", json={"updates": {"jdbc-password": MASK}}).status_code == 400
+    made = lake.client.post(place.rpartition("/")[0], json={"namespace": ["t"], "properties": {"password": "hunter3"}})
+    assert made.json()["properties"] == {"password": MASK}
+    assert lake.store.schemas.load("lake.cat.t").properties == {"password": "hunter3"}
+
+
 def test_who_makes_something_below_a_secret_is_not_given_it() -> None:
     """A catalog that gives no credentials keeps its password, also from a table that asks for it."""
     keys = {"jdbc-user": "app", "jdbc-password": "hunter2"}

@@ -9,11 +9,11 @@ from typing import Any, Final
 from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.kinds.table import changes as of_table
 from metastore.names import format_path
-from metastore.secrets.names import MASK, is_hidden
 from metastore.serve.gravitino.expressions import default_text, index_of
 from metastore.serve.gravitino.reading import field_path, mapping, new_name, optional, text
 from metastore.serve.gravitino.shapes import IN_USE
 from metastore.serve.gravitino.types import type_text
+from metastore.serve.masks import without_masks
 from metastore.serve.web import BadRequest
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "Step",
     "clean_properties",
     "steps",
-    "without_masks",
 ]
 
 
@@ -89,14 +88,6 @@ def clean_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
         if properties and key in properties:
             raise BadRequest(f"the property {key} is reserved: a commit of Iceberg's writes it; ask the Iceberg server")
     return without_masks(properties)
-
-
-def without_masks(properties: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the properties of a request; refuse the mask that an answer had in place of a secret."""
-    for key, value in (properties or {}).items():
-        if value == MASK and is_hidden(key):
-            raise BadRequest(f"{MASK} is what hides the property {key}; leave it out, or give the secret itself")
-    return dict(properties or {})
 
 
 def _set_property(update: Update) -> Step:
