@@ -105,8 +105,12 @@ def _remove_property(update: Update) -> Step:
 
 
 def _rename(update: Update) -> Step:
-    schema = optional(update, "newSchemaName", str)
-    return Rename(new_name(text(update, "newName")), schema or None)
+    return Rename(new_name(text(update, "newName")))
+
+
+def _move(update: Update) -> Step:
+    """Return the new name of a table, perhaps in another schema; nothing else moves in Gravitino's API."""
+    return Rename(new_name(text(update, "newName")), optional(update, "newSchemaName", str) or None)
 
 
 COMMON: Final[Readers] = {"setProperty": _set_property, "removeProperty": _remove_property}
@@ -169,6 +173,7 @@ def _position(value: Any) -> str | None:
 
 TABLE: Final[Readers] = {
     **NAMED,
+    "rename": _move,
     "addColumn": _add_column,
     "renameColumn": lambda update: of_table.RenameColumn(_column(update, "oldFieldName"), text(update, "newFieldName")),
     "updateColumnDefaultValue": lambda update: of_table.SetColumnDefault(
