@@ -40,7 +40,7 @@ def show_entity(
     write_table(out, grid({**_facts(entity), "owner": owner, **_table_facts(entity, statistics, partitions)}))
     if entity.properties:
         _heading(out, "Properties")
-        write_table(out, grid({safe(key): value for key, value in entity.properties.items()}))
+        write_table(out, grid({safe(key): value for key, value in entity.to_dict()["properties"].items()}))
     if isinstance(entity, Fileset) and entity.locations:
         _heading(out, "Locations")
         write_table(out, grid({safe(name): place for name, place in entity.locations.items()}))

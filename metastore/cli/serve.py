@@ -340,8 +340,8 @@ def _issuer(
             "--oidc-groups-claim needs --oidc-issuer, and --authorization: without it no user has rights"
         )
     id, secret_file, scope, public_url = client
-    if id is None and (secret_file or scope):
-        raise InvalidArgument("--oidc-client-secret-file and --oidc-scope need --oidc-client-id")
+    if id is None and (secret_file or scope or public_url):
+        raise InvalidArgument("--oidc-client-secret-file, --oidc-scope and --public-url need --oidc-client-id")
     if id is not None and (url is None or public_url is None):
         raise InvalidArgument("--oidc-client-id needs --oidc-issuer, --public-url, and the console")
     if url is None and audience is None:

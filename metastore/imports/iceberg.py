@@ -33,6 +33,7 @@ from metastore.names import Path, format_path, parse_path
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.entities import POINTER
 from metastore.pyiceberg.once import Once
+from metastore.secrets.names import MASK, is_hidden
 from metastore.store import Store, open_store
 from metastore.transaction.transaction import Transaction
 from metastore.transfer.walk import batched
@@ -133,7 +134,9 @@ def _namespaces(source: Catalog, above: Names = ()) -> Iterator[Names]:
 
 
 def _properties(source: Catalog, namespace: Names) -> dict[str, str]:
-    return {str(key): str(value) for key, value in source.load_namespace_properties(namespace).items()}
+    """Return the properties of a namespace, without the secrets for which the source shows a mask."""
+    said = {str(key): str(value) for key, value in source.load_namespace_properties(namespace).items()}
+    return {key: value for key, value in said.items() if value != MASK or not is_hidden(key)}
 
 
 def _views(source: Catalog, namespace: Names) -> list[Any]:

@@ -36,5 +36,9 @@ def hidden_in(properties: Mapping[str, str]) -> list[str]:
 
 
 def hiding_secrets(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties as any client may see them, with the mask in place of plain secrets."""
-    return {**properties, **dict.fromkeys(hidden_in(properties), MASK)}
+    """Return properties as any client may see them, with the mask in place of plain secrets.
+
+    References and handles are the text that clients write, such as ``secret:env:NAME``.
+    """
+    texts = {key: value.stored if isinstance(value, Secret) else value for key, value in properties.items()}
+    return {**texts, **dict.fromkeys(hidden_in(properties), MASK)}

@@ -129,7 +129,9 @@ def application(
         routes += pages.routes()
     whole = list(map(_whole, routes))
     app = Starlette(lifespan=lifespan, routes=whole, exception_handlers={404: _unknown, 405: _unknown})
-    return Gate(app, authenticates=asked_by.authenticates, header=asked_by.header)
+    flow = None if asked_by.issuer is None else asked_by.issuer.code_flow
+    public_url = None if flow is None else flow.client.public_url
+    return Gate(app, authenticates=asked_by.authenticates, header=asked_by.header, public_url=public_url)
 
 
 async def _unknown(request: Request, error: Exception) -> Response:

@@ -12,27 +12,34 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from metastore.clock import SYSTEM
 from metastore.errors import PermissionDenied
 from metastore.serve.principals import NotAuthenticated, Principal
 
-__all__ = ["ID_HEADER", "LOG", "refused", "request_id", "show", "signed_in", "vended"]
+__all__ = ["ID_HEADER", "LOG", "id_of", "refused", "show", "signed_in", "vended"]
 
 LOG: Final = logging.getLogger("metastore.audit")
 ID_HEADER: Final = "x-request-id"
+_KEY: Final = "metastore.request_id"
 _LONGEST: Final = 2000
 """How much of a request's method and path a line has (characters): strangers send paths of 64 KiB."""
 _ID: Final = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
 
 
-def request_id(headers: Mapping[str, str]) -> str:
-    """Return the id of a request: the one that its client or a proxy gave it, or a new one."""
-    given = headers.get(ID_HEADER, "")
-    return given if _ID.fullmatch(given) else str(SYSTEM.operation_id())
+def id_of(scope: Scope) -> str:
+    """Return the id of a request: the one that its client or a proxy sent, or a new one, which it has from then on."""
+    if _KEY not in scope:
+        given = Headers(scope=scope).get(ID_HEADER, "")
+        scope[_KEY] = given if _ID.fullmatch(given) else str(SYSTEM.operation_id())
+    id: str = scope[_KEY]
+    return id
 
 
 def refused(user: str | None, request: str, id: str, status: int, error: Exception | None) -> None:

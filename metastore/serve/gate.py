@@ -4,8 +4,8 @@ A browser on the operator's machine reaches a server on loopback, and runs the p
 requests (a form, an image) without a preflight, and DNS rebinding makes the server look like the page's own origin. So:
 
 * if nothing checks who a client is, ``Host`` must be a loopback address, which a rebound name is not;
-* an ``Origin``, which only browsers send, must be that of the server itself (``web.py`` also requires JSON's content
-  type for a body, for which a page of another origin needs a preflight);
+* an ``Origin``, which only browsers send, must be that of the server itself, or of its public URL (``web.py`` also
+  requires JSON's content type for a body, for which a page of another origin needs a preflight);
 * a header that decides something must not come twice, because two programs could each read another one of the two;
 * the size of a header is limited, even if it arrives at once (``limits.py`` cuts one that is still arriving).
 """
@@ -18,7 +18,7 @@ from collections import Counter
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from metastore.serve import audit
 from metastore.serve.limits import HEADER_BYTES
@@ -33,25 +33,28 @@ class Gate:
     """An ASGI application behind these checks. A request that fails them gets a short answer in JSON.
 
     ``authenticates``: each request proves who makes it, so any ``Host`` is allowed. ``header``: the header in which a
-    proxy names the user.
+    proxy names the user. ``public_url``: where browsers reach the server, whatever ``Host`` a proxy before it sends.
     """
 
-    def __init__(self, app: ASGIApp, *, authenticates: bool, header: str | None) -> None:
+    def __init__(self, app: ASGIApp, *, authenticates: bool, header: str | None, public_url: str | None = None) -> None:
         self._app = app
         self._authenticates = authenticates
+        self._public = None if public_url is None else urlsplit(public_url).netloc.lower()
         self._once = _DECIDE | ({header.lower().encode()} if header is not None else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
-            status, message = refusal
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-            asked = f"{scope['method']} {quote(scope['path'])}"
-            id = audit.request_id(headers)
-            audit.refused(None, asked, id, status, None)
-            await _answer(send, status, message, id)
-        else:
+        """Give a request its id, which each answer has; pass it on, or refuse it."""
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        id = audit.id_of(scope)
+        send = _with_id(send, id)
+        if (refusal := self._refusal(scope)) is None:
+            await self._app(scope, receive, send)
+        else:
+            status, message = refusal
+            audit.refused(None, f"{scope['method']} {quote(scope['path'])}", id, status, None)
+            await _answer(send, status, message)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         pairs: list[tuple[bytes, bytes]] = scope["headers"]
@@ -70,7 +73,7 @@ class Gate:
                 "Host is not a loopback address; ask http://127.0.0.1, or let the server authenticate",
             )
         origin = headers.get(b"origin")
-        if origin is not None and not _is_own(origin, host):
+        if origin is not None and not _is_own(origin, (host.lower(), self._public)):
             return 403, "a page of another origin may not send requests to this server"
         return None
 
@@ -83,16 +86,25 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _is_own(origin: str, host: str) -> bool:
+def _is_own(origin: str, hosts: tuple[str, str | None]) -> bool:
     try:
-        return urlsplit(origin).netloc.lower() == host.lower()
+        return urlsplit(origin).netloc.lower() in hosts
     except ValueError:
         return False
 
 
-async def _answer(send: Send, status: int, message: str, id: str) -> None:
+def _with_id(send: Send, id: str) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), (audit.ID_HEADER.encode(), id.encode())]
+        await send(message)
+
+    return sent
+
+
+async def _answer(send: Send, status: int, message: str) -> None:
     body = json.dumps({"error": {"message": message, "type": _TYPES[status], "code": status}}).encode()
     length = (b"content-length", str(len(body)).encode())
-    headers = [(b"content-type", b"application/json"), length, (audit.ID_HEADER.encode(), id.encode())]
+    headers = [(b"content-type", b"application/json"), length]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

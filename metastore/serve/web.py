@@ -256,7 +256,7 @@ class Protocol:
         """Answer one request, and log it."""
         request = Request(scope, receive)
         started = SYSTEM.monotonic()
-        id = audit.request_id(request.headers)
+        id = audit.id_of(scope)
         answer = await self._answer(request, id)
         took = (SYSTEM.monotonic() - started) * 1000
         _LOG.info("%.2000s %d %.1f ms", f"{request.method} {_raw_path(scope)}", answer.status, took)
@@ -264,7 +264,6 @@ class Protocol:
             user = scope.get(_USER)
             audit.refused(user, f"{request.method} {_raw_path(scope)}", id, answer.status, answer.error)
         response = answer.response(self._media_type)
-        response.headers[audit.ID_HEADER] = id
         if request.method == "HEAD":  # the headers stay those of the whole answer, with its length
             response = Response(status_code=answer.status, headers=response.headers)
         await response(scope, receive, send)

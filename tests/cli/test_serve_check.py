@@ -61,10 +61,13 @@ def test_an_address_that_others_reach_needs_users_and_tls(
     client = ["--oidc-client-id", "console", "--oidc-client-secret-file", str(secret)]
     assert "others may read" in unsafe(url, capsys, *issuer, *client, "--public-url", "https://lake.example")["file"]
     wrong = [issuer[:2], [*issuer, *proxy], [*issuer, *client], [*issuer, *client[2:]], client]
-    wrong.append([*issuer, *client, "--public-url", "https://lake.example", "--no-console"])
+    wrong += [
+        ["--public-url", "https://lake.example"],
+        [*issuer, *client, "--public-url", "https://lake.example", "--no-console"],
+    ]
     assert [run(["--url", url, "serve", "--check", *words]) for words in wrong] == [1] * len(wrong)
     said = " ".join(capsys.readouterr().err.split())
-    assert "--oidc-scope need --oidc-client-id" in said
+    assert "--public-url need --oidc-client-id" in said
     assert "--oidc-client-id needs --oidc-issuer, --public-url, and the console" in said
     assert "both --oidc-issuer and --oidc-audience" in said
     assert "choose one" in said

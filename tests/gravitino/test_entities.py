@@ -79,6 +79,14 @@ def test_updates_of_one_request_are_one_commit_or_none(lake: Api) -> None:
     assert [(c["name"], c["nullable"]) for c in table["columns"]] == [("a", False), ("c", True), ("b", True)]
 
 
+def test_a_rename_moves_only_a_table(lake: Api) -> None:
+    """A catalog with this field went into another metalake."""
+    lake.ask("POST", "/metalakes", {"name": "other"})
+    update = {"@type": "rename", "newName": "new", "newSchemaName": "other"}
+    assert lake.ask("PUT", "/metalakes/lake/catalogs/cat", {"updates": [update]})["catalog"]["name"] == "new"
+    assert lake.store.catalogs.exists("lake.new")
+
+
 def test_what_is_missing_is_not_dropped_and_says_so(lake: Api) -> None:
     assert lake.ask("DELETE", f"{S}/tables/none")["dropped"] is False
     assert lake.ask("DELETE", "/metalakes/none")["dropped"] is False

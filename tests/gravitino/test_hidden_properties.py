@@ -7,6 +7,7 @@ import pytest
 
 import metastore as ms
 from metastore import SetProperty, secret
+from metastore.secrets.keyring import new_key
 from metastore.secrets.names import MASK, hiding_secrets
 from metastore.serve import Principals, application
 from tests.gravitino.conftest import Api
@@ -34,6 +35,16 @@ def test_no_answer_shows_a_secret(lake: Api) -> None:
     lake.ask("POST", f"{SCHEMA}/models/m/versions", version)
     for path in (f"{SCHEMA}/models/m", f"{SCHEMA}/models/m/versions/0"):
         assert "hunter" not in lake.client.get(f"/api{path}").text
+
+
+def test_icebergs_protocol_hides_the_secrets_of_a_schema_too(lake: Api) -> None:
+    place = "/iceberg/v1/lake.cat/namespaces/s"
+    lake.store.schemas.alter("lake.cat.s", SetProperty("jdbc-password", "hunter2"), SetProperty("region", "eu"))
+    assert lake.client.get(place).json()["properties"] == {"jdbc-password": MASK, "region": "eu"}
+    assert lake.client.post(f"{place}/properties", json={"updates": {"jdbc-password": MASK}}).status_code == 400
+    made = lake.client.post(place.rpartition("/")[0], json={"namespace": ["t"], "properties": {"password": "hunter3"}})
+    assert made.json()["properties"] == {"password": MASK}
+    assert lake.store.schemas.load("lake.cat.t").properties == {"password": "hunter3"}
 
 
 def test_who_makes_something_below_a_secret_is_not_given_it() -> None:
@@ -82,10 +93,19 @@ def test_a_mask_is_never_written(lake: Api) -> None:
     lake.ask("PUT", CATALOG, {"updates": [{**update, "property": "note", "value": MASK}]})
 
 
-def test_a_reference_stays_readable(lake: Api) -> None:
-    lake.store.catalogs.alter("lake.cat", SetProperty("jdbc-password", secret("env:METASTORE_TEST_PASSWORD")))
-    shown = lake.ask("GET", "/metalakes/lake/catalogs/cat")["catalog"]["properties"]
-    assert "METASTORE_TEST_PASSWORD" in shown["jdbc-password"]
+def test_a_client_that_writes_back_what_it_read_keeps_the_secrets(lake: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METASTORE_SECRET_KEY", new_key())
+    lake.store.catalogs.alter("lake.cat", SetProperty("metastore.secret-properties", "api-key"))
+    given = (SetProperty("api-key", "hunter2"), SetProperty("password", secret("env:METASTORE_SECRET_KEY")))
+    before = lake.store.schemas.alter("lake.cat.s", *given)
+    iceberg = "/iceberg/v1/lake.cat/namespaces/s"
+    shown = lake.ask("GET", SCHEMA)["schema"]["properties"]
+    assert shown == lake.client.get(iceberg).json()["properties"] == before.to_dict()["properties"]
+    assert shown["password"] == "secret:env:METASTORE_SECRET_KEY"
+    lake.ask("PUT", SCHEMA, {"updates": [{"@type": "setProperty", "property": k, "value": shown[k]} for k in shown]})
+    assert lake.client.post(f"{iceberg}/properties", json={"updates": shown}).status_code == 200
+    assert lake.store.schemas.load("lake.cat.s").version == before.version
+    assert lake.store.reveal("lake.cat.s", "api-key") == "hunter2"
 
 
 @pytest.mark.parametrize("key", ["metastore.secret-properties", "metastore.secret-key", "credential-providers", "key"])

@@ -21,6 +21,7 @@ from metastore.imports.iceberg import import_iceberg, open_catalog
 from metastore.imports.notes import Notes
 from metastore.pyiceberg import MetastoreCatalog
 from metastore.secrets.keyring import new_key
+from metastore.secrets.names import MASK
 from tests.cli.test_cli import here
 
 pytestmark = pytest.mark.one_in(3)
@@ -44,12 +45,13 @@ def test_tables_keep_their_snapshots_and_follow_new_ones(url: str, source: Catal
     again = import_iceberg(url, source, "lake.ice")
     assert (again.written, again.left) == (0, 2)
     source.load_table(("eu", "orders")).append(pa.table({"id": [3], "name": ["c"]}))
+    source.update_namespace_properties("eu", updates={"password": MASK, "note": MASK})  # as a server here shows it
     assert import_iceberg(url, source, "lake.ice").written == 1
     here = MetastoreCatalog("ice", uri=url, warehouse=f"file://{tmp_path}/data")
     try:
         assert here.load_table(("eu", "orders")).scan().to_arrow().num_rows == 3
         assert here.load_table(("eu", "deep", "items")).scan().to_arrow().num_rows == 2
-        assert here.load_namespace_properties("eu")["owner"] == "ann"
+        assert here.load_namespace_properties("eu") == {"owner": "ann", "note": MASK}
         assert here.store.tables.load("lake.ice.eu.orders").columns[1].type == "string"
         assert list(here.store.verify()) == []
     finally:

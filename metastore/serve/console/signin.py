@@ -160,13 +160,13 @@ class SignIn:
 def note_refused(request: Request, status: int, user: str | None = None, error: Exception | None = None) -> None:
     """Write the line of the audit log for a request that is refused."""
     asked = f"{request.method} {request.url.path}"
-    audit.refused(user, asked, audit.request_id(request.headers), status, error)
+    audit.refused(user, asked, audit.id_of(request.scope), status, error)
 
 
 def noted(request: Request, principal: Principal) -> Principal:
     """Return the principal; if its token is new here, write a line of the audit log first."""
     if principal.signs_in:
-        audit.signed_in(principal, f"{request.method} {request.url.path}", audit.request_id(request.headers))
+        audit.signed_in(principal, f"{request.method} {request.url.path}", audit.id_of(request.scope))
     return principal
 
 
@@ -216,11 +216,10 @@ def _refused(request: Request) -> Response:
 
 
 def _is_of_this_page(request: Request) -> bool:
-    """Whether a page of this server sent a form: browsers say so in a header that pages cannot set."""
-    origin = request.headers.get("origin")
-    if origin is None:
-        return request.headers.get("sec-fetch-site") == "same-origin"
-    return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+    """Whether a page of this server sent a form: browsers say so in headers that pages cannot set."""
+    if "origin" in request.headers:
+        return True  # the gate has refused that of another server
+    return request.headers.get("sec-fetch-site") == "same-origin"
 
 
 async def _form_of(request: Request) -> dict[str, str]:

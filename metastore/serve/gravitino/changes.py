@@ -9,11 +9,11 @@ from typing import Any, Final
 from metastore.kinds.change import EntityChange, RemoveProperty, SetComment, SetProperty
 from metastore.kinds.table import changes as of_table
 from metastore.names import format_path
-from metastore.secrets.names import MASK, is_hidden
 from metastore.serve.gravitino.expressions import default_text, index_of
 from metastore.serve.gravitino.reading import field_path, mapping, new_name, optional, text
 from metastore.serve.gravitino.shapes import IN_USE
 from metastore.serve.gravitino.types import type_text
+from metastore.serve.masks import without_masks
 from metastore.serve.web import BadRequest
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "Step",
     "clean_properties",
     "steps",
-    "without_masks",
 ]
 
 
@@ -91,14 +90,6 @@ def clean_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     return without_masks(properties)
 
 
-def without_masks(properties: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the properties of a request; refuse the mask that answers show in place of a secret."""
-    for key, value in (properties or {}).items():
-        if value == MASK and is_hidden(key):
-            raise BadRequest(f"{key} has only the mask {MASK} as its value; leave it out, or give the secret itself")
-    return dict(properties or {})
-
-
 def _set_property(update: Update) -> Step:
     key, value = text(update, "property"), optional(update, "value", str)
     if value is None:
@@ -114,8 +105,12 @@ def _remove_property(update: Update) -> Step:
 
 
 def _rename(update: Update) -> Step:
-    schema = optional(update, "newSchemaName", str)
-    return Rename(new_name(text(update, "newName")), schema or None)
+    return Rename(new_name(text(update, "newName")))
+
+
+def _move(update: Update) -> Step:
+    """Return the new name of a table, perhaps in another schema; nothing else moves in Gravitino's API."""
+    return Rename(new_name(text(update, "newName")), optional(update, "newSchemaName", str) or None)
 
 
 COMMON: Final[Readers] = {"setProperty": _set_property, "removeProperty": _remove_property}
@@ -178,6 +173,7 @@ def _position(value: Any) -> str | None:
 
 TABLE: Final[Readers] = {
     **NAMED,
+    "rename": _move,
     "addColumn": _add_column,
     "renameColumn": lambda update: of_table.RenameColumn(_column(update, "oldFieldName"), text(update, "newFieldName")),
     "updateColumnDefaultValue": lambda update: of_table.SetColumnDefault(

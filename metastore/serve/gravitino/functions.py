@@ -11,11 +11,12 @@ from metastore.kinds.function import changes
 from metastore.kinds.function.document import Definition, Implementation
 from metastore.kinds.function.kind import Function
 from metastore.secrets.names import hiding_secrets
-from metastore.serve.gravitino.changes import Decide, Readers, Step, without_masks
+from metastore.serve.gravitino.changes import Decide, Readers, Step
 from metastore.serve.gravitino.expressions import default_json, default_text
 from metastore.serve.gravitino.reading import mapping, optional, text
 from metastore.serve.gravitino.shapes import named
 from metastore.serve.gravitino.types import type_json, type_text
+from metastore.serve.masks import without_masks
 from metastore.serve.web import BadRequest
 
 __all__ = ["UPDATES", "definition_json", "definition_of", "fields", "shape"]

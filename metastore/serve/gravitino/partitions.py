@@ -9,9 +9,9 @@ from metastore.columns.column import Column
 from metastore.kinds.partition import Partition
 from metastore.secrets.names import hiding_secrets
 from metastore.serve.gravitino import reading
-from metastore.serve.gravitino.changes import without_masks
 from metastore.serve.gravitino.errors import NotSupported
 from metastore.serve.gravitino.types import type_json
+from metastore.serve.masks import without_masks
 from metastore.serve.web import Answer, BadRequest, Call
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from metastore.kinds.model.version import ModelVersion
 from metastore.names import format_path
 from metastore.secrets.names import hiding_secrets
 from metastore.serve.gravitino import reading
-from metastore.serve.gravitino.changes import DESCRIBED, without_masks
+from metastore.serve.gravitino.changes import DESCRIBED
 from metastore.serve.gravitino.errors import Refused
 from metastore.serve.gravitino.shapes import audit
+from metastore.serve.masks import without_masks
 from metastore.serve.web import Answer, BadRequest, Call
 
 if TYPE_CHECKING:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pyiceberg.typedef import Identifier
 
 from metastore.pyiceberg.catalog import MetastoreCatalog
 from metastore.pyiceberg.naming import no_namespace
+from metastore.secrets.names import hiding_secrets
 from metastore.serve.iceberg import reading
 from metastore.serve.iceberg.errors import Overlap
+from metastore.serve.masks import without_masks
 from metastore.serve.web import Answer, BadRequest, Call
 
 __all__ = ["create", "drop", "exists", "load", "page", "update"]
@@ -51,14 +55,14 @@ def create(catalog: MetastoreCatalog, call: Call) -> Answer:
         raise BadRequest(f"namespace: it has {len(names)} levels; at most {_DEEPEST} are allowed")
     if not all(name.strip() for name in names):
         raise BadRequest("namespace: a name is empty, or has only white space")
-    catalog.create_namespace(names, wanted.properties)
-    return Answer({"namespace": list(names), "properties": wanted.properties})
+    catalog.create_namespace(names, without_masks(wanted.properties))
+    return Answer(_shown(names, wanted.properties))
 
 
 def load(catalog: MetastoreCatalog, call: Call) -> Answer:
     """Return a namespace's properties."""
     names = reading.namespace(call.names["namespace"])
-    return Answer({"namespace": list(names), "properties": catalog.load_namespace_properties(names)})
+    return Answer(_shown(names, catalog.load_namespace_properties(names)))
 
 
 def exists(catalog: MetastoreCatalog, call: Call) -> Answer:
@@ -81,5 +85,9 @@ def update(catalog: MetastoreCatalog, call: Call) -> Answer:
     if both:
         raise Overlap(f"these keys are removed and updated at once: {', '.join(both)}")
     names = reading.namespace(call.names["namespace"])
-    summary = catalog.update_namespace_properties(names, set(wanted.removals), wanted.updates)
+    summary = catalog.update_namespace_properties(names, set(wanted.removals), without_masks(wanted.updates))
     return Answer({"removed": summary.removed, "updated": summary.updated, "missing": summary.missing})
+
+
+def _shown(names: Identifier, properties: Mapping[str, str]) -> dict[str, Any]:
+    return {"namespace": list(names), "properties": hiding_secrets(properties)}
