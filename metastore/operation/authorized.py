@@ -293,9 +293,7 @@ def _template(access: Access, view: View, write: Write) -> Iterator[JobTemplate]
 # --- the owner of a new entity
 
 
-def _without_taken(
-    access: Access, view: View, proposal: Proposal[T], known: Mapping[int, KnownFacts]
-) -> Proposal[T]:
+def _without_taken(access: Access, view: View, proposal: Proposal[T], known: Mapping[int, KnownFacts]) -> Proposal[T]:
     """Return the proposal without the inserts whose names are taken, also by entities that the user does not see.
 
     The database would skip these inserts, and write their owners nevertheless. A name that is taken meanwhile is a
