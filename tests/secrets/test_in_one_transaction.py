@@ -1,4 +1,4 @@
-"""A transaction that changes what a catalog declares: its next calls go by that, and calls after a refused one do not."""
+"""A transaction changes what a catalog declares: its next calls go by that, calls after its refusal do not."""
 
 from __future__ import annotations
 
@@ -48,15 +48,19 @@ def test_a_value_after_the_declaration_is_encrypted(declare: Callable[[Transacti
         assert list(store.verify()) == []
 
 
+def _undeclare_and_fail(tx: Transaction) -> None:
+    tx.catalogs.create("lake.c", type="relational", if_exists="replace")
+    tx.tables.create("lake.c.s.t", properties={"password": "open"})
+    raise KeyError
+
+
 def test_a_refused_transaction_leaves_no_settings_behind(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/catalog.db"
     with ms.open(url) as store:
         _prepare(store, "password")
     with ms.open(url) as store:
-        with pytest.raises(KeyError), store.transaction() as tx:
-            tx.catalogs.create("lake.c", type="relational", if_exists="replace")
-            tx.tables.create("lake.c.s.t", properties={"password": "open"})
-            raise KeyError
+        with pytest.raises(KeyError):
+            store.run(_undeclare_and_fail)
         store.tables.create("lake.c.s.t", properties={"password": "hunter2"})
         assert store.reveal("lake.c.s.t", "password") == "hunter2"
         assert list(store.verify()) == []
