@@ -34,6 +34,7 @@ from metastore.kinds.job.template import JOB_TEMPLATE, JobTemplate
 from metastore.kinds.principal import USER
 from metastore.kinds.relation import relation_doc
 from metastore.names import format_path, parse_path
+from metastore.operation.dropping import keys_dropping
 from metastore.operation.guards import lookup, requiring
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
 from metastore.operation.standing import check_pointer, check_references, keeps
@@ -136,7 +137,7 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     if rests.guessed:
         view.guess()
     if proposal.skip_existing and any(isinstance(write, Insert) for write in proposal.writes):
-        proposal = _without_taken(view, proposal, rests.known)
+        proposal = _without_taken(access, view, proposal, rests.known)
         if not proposal.writes:
             return proposal.finish(())
     writes, finish = _owned(access, proposal, rests.known)
@@ -292,11 +293,12 @@ def _template(access: Access, view: View, write: Write) -> Iterator[JobTemplate]
 # --- the owner of a new entity
 
 
-def _without_taken(view: View, proposal: Proposal[T], known: Mapping[int, KnownFacts]) -> Proposal[T]:
+def _without_taken(access: Access, view: View, proposal: Proposal[T], known: Mapping[int, KnownFacts]) -> Proposal[T]:
     """Return the proposal without the inserts whose names are taken, even by entities that the user does not see.
 
     The database would skip these inserts but still write their owners. If a name is taken only later, the commit
-    conflicts.
+    conflicts. Names of pending drops are rare, so they are read only after such a conflict. A transaction raises
+    DropPending for them.
     """
     inserts = {(w.parent_id, w.family, w.key): w for w in reversed(proposal.writes) if isinstance(w, Insert)}
     rows = [*reversed(inserts.values())]
@@ -306,6 +308,9 @@ def _without_taken(view: View, proposal: Proposal[T], known: Mapping[int, KnownF
         for write, there in zip(rows, view.backend.resolve(lookups), strict=True)
         if there.record is None and not there.nodes
     ]
+    if free and access.mine is None and not view.guess():
+        dropping = {at: keys_dropping(access.backend, *at) for at in {(w.parent_id, w.family) for w in free}}
+        free = [write for write in free if write.key not in dropping[write.parent_id, write.family]]
     rest = [write for write in proposal.writes if not isinstance(write, Insert)]
     return replace(proposal, writes=(*free, *rest), skip_existing=False)
 

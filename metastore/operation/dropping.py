@@ -11,6 +11,7 @@ name is neither live nor in a drop, below the same parents. Otherwise :class:`Lo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from metastore.errors import DropPending
 from metastore.kinds.registry import KINDS, kind_named
@@ -19,9 +20,11 @@ from metastore.operation.guards import key_under
 from metastore.port.backend import Guards, Reads
 from metastore.port.commit import Commit
 from metastore.port.conditions import DROPPING, LIVE
-from metastore.port.records import Child, Lookup, Node, RowPage, path_of
+from metastore.port.records import Child, Lookup, Node, RowPage, all_pages, path_of
 from metastore.port.writes import Insert, Update
 from metastore.retry.runner import Conflict
+
+_PAGE = 1000
 
 _Children = Callable[[int, str, str, int, tuple[str, int], int, Guards], RowPage[Child]]
 
@@ -61,6 +64,19 @@ def dropping_named(children: _Children, parent_id: int, family: str, key: str) -
         if rows and rows[0].key == key:
             return RowPage(True, rows)
     return RowPage(True, [])
+
+
+def keys_dropping(backend: Reads, parent_id: int, family: str) -> set[str]:
+    """Return the keys of all children of a family that are being dropped."""
+    keys = set[str]()
+    for kind in [kind for kind in KINDS.values() if kind.family == family]:
+        read = partial(_dropping_after, backend, parent_id, kind.name, family)
+        keys.update(row.key for row in all_pages(read, ("", 0), lambda row: (row.key, row.node.id), _PAGE))
+    return keys
+
+
+def _dropping_after(backend: Reads, parent_id: int, kind: str, family: str, after: tuple[str, int]) -> list[Child]:
+    return list(backend.children(parent_id, kind, family, DROPPING, after, _PAGE, ()).rows)
 
 
 def pending_above(backend: Reads, chain: Sequence[Node]) -> DropPending | None:

@@ -250,8 +250,11 @@ class Seals:
         self.sealer = Sealer(backend)
         self._settings: ForgetfulMap[Seal] = ForgetfulMap()
         self._ids: ForgetfulMap[int] = ForgetfulMap()
-        self._read_last: ForgetfulMap[Seal] = ForgetfulMap()
-        """The last read settings of each catalog, also from a transaction that is not committed."""
+        self._read_last: ForgetfulMap[tuple[str, Seal]] = ForgetfulMap()
+        """The last read document of each catalog, and its settings, also from a transaction that is not committed.
+
+        Only the commit raises the scope version, so within a transaction two documents can have the same one.
+        """
 
     def clear(self) -> None:
         """Forget everything except the data keys, including the reserved ids."""
@@ -314,12 +317,13 @@ class Seals:
         )
 
     def _of(self, catalog: Record) -> Seal:
-        """Return the seal of a catalog that was read; cached, so that the data keys are read once per scope version."""
-        known = self._read_last.get(catalog.chain[-1].id)
-        if known is None or known.catalog != catalog.chain[-1]:
-            known = replace(seal_of(self.sealer, catalog), seals=self)
-            self._read_last.set(catalog.chain[-1].id, known)
-        return known
+        """Return the seal of a catalog that was read; the data keys are read once for each state of the catalog."""
+        own, last = catalog.chain[-1], self._read_last.get(catalog.chain[-1].id)
+        if last is not None and last[0] == catalog.doc and last[1].catalog == own:
+            return last[1]
+        seal = replace(seal_of(self.sealer, catalog), seals=self)
+        self._read_last.set(own.id, (catalog.doc, seal))
+        return seal
 
     def _remembered(self, kind: Kind, where: Path | Entity) -> Seal | None:
         if isinstance(where, Entity):

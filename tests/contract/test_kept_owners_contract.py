@@ -57,6 +57,16 @@ def test_what_is_made_meanwhile_keeps_its_owner(lake: Lake) -> None:
     assert store.verify() == []
 
 
+def test_the_name_of_a_pending_drop_is_skipped(lake: Lake) -> None:
+    store, ann = lake.store, lake.store.as_user("ann@corp")
+    pending = store.tables.begin_drop(lake.orders)
+    for written in (1, 0):
+        assert ann.tables.create_many(lake.schema, ROWS, if_exists="return") == written
+    pending.roll_back()
+    assert store.owners.of(lake.orders) == store.users.load(("lake", "bob@corp"))
+    assert store.verify() == []
+
+
 def test_gc_removes_the_owners_of_nothing(lake: Lake) -> None:
     """Earlier programs wrote an owner for each row that was there already."""
     store, backend = lake.store, behind(lake.store)
