@@ -11,10 +11,11 @@ from metastore.errors import BackendUnavailable, InvalidArgument, OperationIdReu
 from metastore.operation.begun import begin
 from metastore.operation.record import OperationRow
 from metastore.operation.request import Call
-from metastore.port.commit import Commit, Conflicted, Unknown
+from metastore.port.commit import Conflicted, Unknown
 from metastore.port.intents import Entry
 from metastore.retry.runner import Conflict
 from metastore.store import Store
+from tests.contract.ground import commit_of, update
 from tests.operation.ground import PATH, StillClock, request, session_of, store_with
 
 
@@ -41,7 +42,7 @@ def test_a_lost_commit_is_made_impossible(store: Store) -> None:
     with pytest.raises(Conflict) as lost:
         row.lost(Unknown("cut"))
     assert (lost.value.cause, lost.value.wait, row.claim, row.look) == ("lost", None, 1, False)
-    late = session_of(store).backend.commit(Commit(row.id, "me"))
+    late = session_of(store).backend.commit(commit_of(update(store.topics.load(PATH)), operation_id=row.id))
     assert isinstance(late, Conflicted)
     assert late.cause == "operation"
 
