@@ -18,6 +18,7 @@ from tests.faults.in_keys_of_clouds import IN_KEYS_OF_CLOUDS
 from tests.faults.in_leases import IN_LEASES
 from tests.faults.in_library import IN_LIBRARY
 from tests.faults.in_lost import IN_LOST
+from tests.faults.in_meetings import IN_MEETINGS
 from tests.faults.in_reports import IN_REPORTS
 from tests.faults.in_servers import IN_SERVERS
 from tests.faults.in_sign_in import IN_SIGN_IN
@@ -41,6 +42,7 @@ FAULTS: tuple[Fault, ...] = (
     *IN_KEYS_OF_CLOUDS,
     *IN_LEASES,
     *IN_LOST,
+    *IN_MEETINGS,
     *IN_REPORTS,
     *IN_SERVERS,
     *IN_SIGN_IN,
