@@ -130,6 +130,8 @@ class OwnedKind:
 
     name: str
     row: type[Owned]
+    owner: str | None = None
+    """The kind of its owners; None: several kinds own such rows."""
 
     def document(self, comment: object, properties: object, fields: Mapping[str, Any]) -> Doc:
         """Return the whole document of a new row."""

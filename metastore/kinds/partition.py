@@ -29,4 +29,4 @@ class Partition(Owned):
     values: Mapping[str, str] = doc_field(_clean_values, decode=read_only)
 
 
-PARTITION = OwnedKind("partition", Partition)
+PARTITION = OwnedKind("partition", Partition, "table")

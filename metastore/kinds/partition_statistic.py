@@ -25,7 +25,7 @@ class PartitionStatistic(Owned):
     values: Mapping[str, Any] = doc_field(partial(clean_json_object, what="a partition's statistics"), decode=read_only)
 
 
-PARTITION_STATISTIC = OwnedKind("partition_statistic", PartitionStatistic)
+PARTITION_STATISTIC = OwnedKind("partition_statistic", PartitionStatistic, "table")
 
 
 def belongs(row_id: int, partition_id: int | None) -> bool:

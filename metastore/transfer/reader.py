@@ -15,10 +15,9 @@ from typing import BinaryIO, Final, NamedTuple
 from metastore.arguments import shown
 from metastore.errors import InvalidArgument
 from metastore.kinds.kind import MAX_DOC, to_json
-from metastore.kinds.model.version import MODEL_VERSION
 from metastore.kinds.partition import PARTITION
 from metastore.kinds.partition_statistic import PARTITION_STATISTIC
-from metastore.kinds.registry import KINDS, kind_named
+from metastore.kinds.registry import KINDS, kind_named, owned_kind_named
 from metastore.kinds.relation import relation_named
 from metastore.names import clean_name, fold, format_path, parse_path
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
@@ -52,8 +51,6 @@ _SURELY_FITS: Final = MAX_DOC // 8
 as long.
 """
 _TELL: Final = 1000
-_OWNERS: Final = {PARTITION.name: "table", PARTITION_STATISTIC.name: "table", MODEL_VERSION.name: "model"}
-"""The kind of the entity to which a row of some kinds must belong."""
 _PLACE: Final = ("slot", "column_id")
 """The fields that identify a relation among those of its entity and kind, besides its value."""
 _SEQ: Final = OPERATION.index("seq")
@@ -252,7 +249,8 @@ class Structure:
         path = format_path((*self._last.names, line.name))
         _check_name(line.name)
         self._check_id(line.id, path)
-        if (owner := _OWNERS.get(line.kind, self._last.kind)) != self._last.kind:
+        owner = owned_kind_named(line.kind).owner
+        if owner not in (None, self._last.kind):
             raise InvalidArgument(f"{path}: a {line.kind} belongs to a {owner}, not to a {self._last.kind}")
         if line.kind == PARTITION.name and (PARTITION_STATISTIC.name, line.name) in self._own:
             # an id decides to which partition statistics belong, so they are written later

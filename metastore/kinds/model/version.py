@@ -25,4 +25,4 @@ class ModelVersion(Owned):
         return int(self.record.name)
 
 
-MODEL_VERSION = OwnedKind("model_version", ModelVersion)
+MODEL_VERSION = OwnedKind("model_version", ModelVersion, "model")
