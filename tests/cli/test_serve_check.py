@@ -142,7 +142,7 @@ def test_a_file_that_others_read_or_change_is_named(
     tokens.chmod(0o640)  # its group is the service's
     assert unsafe(url, capsys, "--token-file", str(tokens)) == {}
     assert run(["--url", url, "serve", "--check", "--token-file", str(tokens)]) == 0
-    assert f"its group {tokens.stat().st_gid} reads it" in capsys.readouterr().out
+    assert f"its group {tokens.stat().st_gid} can read it" in capsys.readouterr().out
 
 
 def test_an_old_file_is_named_and_stays_old(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
