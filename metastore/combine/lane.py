@@ -240,7 +240,7 @@ class Lane(Generic[Q, A]):
 
     def _next_look(self, handle: Handle[Q, A]) -> float:
         """Return the time until a request looks again (seconds). It becomes the watcher if there is none."""
-        if not handle.waits:  # a batch has it already, which is true of few requests
+        if not handle.waits:  # a batch has the request already; only few requests are in a batch
             return self._patience
         if self._watcher is None or not self._watcher.waits:
             self._watcher = handle
@@ -342,7 +342,7 @@ class Lane(Generic[Q, A]):
                 return
             try:  # noqa: SIM105  (a context manager takes longer, in each call)
                 self._token.release()
-            except RuntimeError:  # there were two terms at once, and the other's leader has released the token
+            except RuntimeError:  # there were two terms at once, and the other term's leader has released the token
                 pass
             # a request that came just before the release found the token taken, so it waits for an election
             if not self._queue or not self._token.acquire(False):

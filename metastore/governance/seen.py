@@ -196,7 +196,7 @@ class Seen:
         while before is not None:
             page = read(before)
             now = self._below(parent_id, kind, guards) if page.held else before
-            # rights granted since the call began may be missing; rights revoked since then must be missing
+            # the page may lack what rights granted since the call began show; it must lack what revoked ones showed
             if now == before or (fresh and now is not None and now.shows_all(before)):
                 return page
             before, fresh = now, True

@@ -221,7 +221,7 @@ class Places:
                 places[path] = Place(one.names, known=True, own=True)
                 self._note(kind, path, one)
             elif path in free:
-                with suppress(*OF_ONE):  # the schema was dropped just now: each of its tables is a failure
+                with suppress(*OF_ONE):  # the schema was dropped just now: each of its tables becomes a failure later
                     if (gone := self._dropped_one(kind, here[:-1], path, here)) is not None:
                         places[path] = None
                         self._note(kind, path, gone)

@@ -120,7 +120,7 @@ class WorkerPool:
             for id in self._running:
                 if id in cancelled:
                     self._running[id] = "cancel"
-                # the job or its metalake was dropped or disabled; the job runs again if they come back
+                # the job or its metalake was dropped or disabled: stop the job; it runs again if they come back
                 elif id not in queue:
                     self._running[id] = "leave"
         alive = living(self._store) if queue.any_started else {}

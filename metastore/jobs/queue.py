@@ -72,7 +72,7 @@ class Queue:
 
     def _read_metalake(self, lake: object) -> None:
         """Read the jobs of a metalake that is back: the feed says nothing about entities below it."""
-        with suppress(EntityNotFound, DropPending, NotInUse):  # the metalake is gone again
+        with suppress(EntityNotFound, DropPending, NotInUse):  # the metalake was dropped or disabled again
             if isinstance(lake, Metalake):
                 self._read_jobs(self._store.metalakes.load(lake))
 

@@ -1,8 +1,8 @@
-"""The port of leases: the promises of a book, which keeps leases. A book is a database table, or objects in a bucket.
+"""The port of a lease store, called a *book*, and what every book promises.
 
-For each name a book has one entry, which is never deleted: a token, the holder, and the time when it expires. *Take*,
-*release* and *break* are compare-and-swap on the entry. Each makes the token grow; a renewal moves only the
-time.
+A book is a database table, or objects in a bucket. For each name it has one entry, which is never deleted: a token,
+the holder, and the time when the lease expires. *Take*, *release* and *break* are compare-and-swap on the entry. Each
+makes the token grow; a renewal moves only the time.
 
 A book returns only decided outcomes. If it sends a request again, or an answer is lost, it settles the outcome before
 it returns: a grant in doubt is not a grant. If it cannot settle the outcome before the call's deadline

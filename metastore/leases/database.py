@@ -109,7 +109,7 @@ class DatabaseBook:
                 self._untake(take, want.ttl)
                 raise
             if isinstance(answer, Conflicted):
-                raise Conflict(answer.cause, "other processes took some of the leases at the same moment")
+                raise Conflict(answer.cause, "other callers took some of the leases at the same moment")
             if isinstance(answer, Unknown):
                 ends = session.clock.monotonic() + remaining(session.clock, session.policy.deadline)
                 if ask_until_it_answers(session, operation_id, ends - began, ends) is not None:
@@ -125,8 +125,8 @@ class DatabaseBook:
             return tuple([_grant(row) for row in answer.rows])
         if answer.ahead is not None and answer.held is None:
             return Refusal(answer.ahead, None, None, 0.0)
-        if answer.held is None:  # the snapshot shows no holder, so another process has just taken it
-            raise Conflict("lease", "another process took it at the same moment", 0.0)
+        if answer.held is None:  # the snapshot shows no holder, so another caller has just taken the lease
+            raise Conflict("lease", "another caller took the lease at the same moment", 0.0)
         expires_at = answer.held.expires_at or 0
         seconds = 0.0 if answer.ahead is not None else max((expires_at - answer.now) / _MICROS, 0.001)
         return Refusal(answer.held.name, answer.held.owner, utc(expires_at), seconds)

@@ -78,7 +78,8 @@ class Hold:
         self._ttl = ttl
         self._validity = None if since is None else Validity(clock, ttl, since)
         self._expires_at = min(grant.expires_at for grant in grants)
-        self._last, self._answered = ttl, clock.monotonic()  # of the renewal that the book applied last
+        # the ttl of the renewal that the book applied last, and when its answer came
+        self._last, self._answered = ttl, clock.monotonic()
         self._heart = Heartbeat(self, ttl / 4 if renew_every is None else renew_every)
         self._on_lost: OnLost | None = None
         self.lost: threading.Event = Lost(self)
@@ -156,7 +157,7 @@ class Hold:
                     "acquire it from this store's leases. If a fail-over lost the token of a lease in a bucket, call "
                     "again: it is noted again"
                 )
-        return self.lose("it has another token by now: another process took it over, or broke it")
+        return self.lose("it has another token by now: another caller took it over, or broke it")
 
     def lose(self, why: str) -> LeaseLost:
         """Note that the lease is lost, call ``on_lost`` once, and return the error to raise."""
@@ -189,15 +190,16 @@ class Hold:
         self.check()
         if self._validity is None:
             raise InvalidArgument("only the process that acquired the lease can renew it; this process joined it")
-        since, ttl = Instant.now(self.clock), self._ttl  # read once: another thread may acquire it for longer meanwhile
+        # the ttl is read once: another thread may acquire the lease for longer meanwhile
+        since, ttl = Instant.now(self.clock), self._ttl
         expires_at = self._book.renew(self._grants, self.incarnation, ttl)
         if expires_at is None:
-            self.check()  # another thread may have released it meanwhile
-            raise self.lose("another process has it, or broke it")
+            self.check()  # raises the right error if another thread has released the lease meanwhile
+            raise self.lose("another caller has taken it over, or broke it")
         is_left_out = not self._note(expires_at, Validity(self.clock, ttl, since))
         self.check()  # the answer may have come too late
-        # left out: the database applied a shorter renewal after this one. ttl < _ttl: another thread acquired it for
-        # longer, and this renewal may have come after that one
+        # renew again if the database applied a shorter renewal after this one (is_left_out), or if another thread has
+        # acquired the lease for longer, because this shorter renewal may have come after the longer one
         if is_left_out or ttl < self._ttl:
             self.renew()
 
@@ -216,7 +218,7 @@ class Hold:
                 return False
             if later:
                 self._expires_at, self._last, self._answered = expires_at, ttl, self.clock.monotonic()
-            # a renewal that was answered earlier may last longer, unless this one has shortened it
+            # keep the longer of two renewals; but a later, shorter renewal has shortened the lease
             if (later and ttl < known.ttl) or renewed.left() > known.left():
                 self._validity = renewed
             return True
@@ -247,11 +249,11 @@ class Hold:
         self._heart.stop(_PATIENCE)
         now = self.clock.monotonic()
         try:
-            # after that time the lease has expired
+            # no longer than the lease lasts: then it has expired anyway
             with until(now + min(max(self._left(), _LAST_TRY), self._deadline)):
                 given_back = self._book.release(self._grants, self.incarnation)
         except StoreClosed:
-            given_back = False  # a store in memory ends with its leases
+            given_back = False  # stays False for a store in memory, whose leases ended with it
             with cleaning(now + _LAST_TRY), suppress(StoreClosed):
                 given_back = self._book.release(self._grants, self.incarnation)
         self._given_back = True  # set last: after an error the release can be tried again
@@ -285,7 +287,7 @@ class Hold:
         except LeaseLost:
             return False
         with self._guard:
-            if not self._claims:  # its last block has ended meanwhile, in another thread, which releases it
+            if not self._claims:  # the last block has ended meanwhile in another thread, which releases the lease
                 return False
             self._claims += 1
         self.watch(on_lost)
@@ -299,7 +301,7 @@ class Hold:
             self.check()
             keeper = self._heart.keep() if self._validity is not None else self.clock.runner()
         except BaseException:
-            if not self.lost.is_set():  # without its heartbeat the lease would expire unnoticed
+            if not self.lost.is_set():  # release the lease: without a heartbeat it would expire unnoticed
                 with suppress(MetastoreError):
                     self.release()
             raise
@@ -344,7 +346,7 @@ class Hold:
         stage it again, or another value for the key, before you publish.
         """
         if not self._staged().stage(self.tokens()[0], entity, key, value):
-            raise self.lose("it has another token by now: another process took it over, or broke it")
+            raise self.lose("it has another token by now: another caller took it over, or broke it")
 
     def publish(self, changes: object = (), *, only: Iterable[Entity] | None = None) -> tuple[Entity, ...]:
         """Make all staged values visible, in one commit that requires the token; return the entities.

@@ -199,12 +199,12 @@ class Leases:
         self._mine(lease).renew()
 
     def release(self, lease: Hold) -> bool:
-        """Release a lease. False: it was released before, or is lost. The call may be repeated."""
+        """Release a lease. Return False if it was released before, or is lost. The call may be repeated."""
         return self._mine(lease).release()
 
     def _mine(self, lease: object) -> Hold:
         if not isinstance(lease, Hold):
-            raise InvalidArgument(f"a lease is what acquire returned, not {shown(lease)}")
+            raise InvalidArgument(f"a lease must come from acquire, acquire_many or join; got {shown(lease)}")
         return lease
 
     def join(self, name: str, token: int) -> Lease:

@@ -163,7 +163,7 @@ def absent_parent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> Met
 
 def not_live(backend: Reads, known: Known | None, path: str, message: str) -> MetastoreError:
     """Return the error for an entity read by its id that is not live: it is being dropped, or was dropped."""
-    if known is not None and known.live:  # another process has restored it since the first read
+    if known is not None and known.live:  # another process has restored the entity since the first read
         raise LookAgain(path)
     pending = pending_above(backend, known.record.chain) if known is not None and known.dropping else None
     return pending or EntityNotFound(path, message)

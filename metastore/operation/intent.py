@@ -201,7 +201,7 @@ class Intent:
                 continue
             assert result is not None
             if one.action in CLAIMABLE:
-                self._row.look = True  # the intent has expired, or its path leads to another entity now
+                self._row.look = True  # the intent was not applied: it has expired, or its entity has moved
                 break
             self._row.pending_on = None
             if one.action == "alter":
@@ -226,7 +226,7 @@ class Intent:
             self._row.claim_again()
         if own.action == "expired":
             if self._session.clock.monotonic() < self._row.ends - _CLOSE:
-                self._row.claim_again()  # it expired at the deadline of another call with this id
+                self._row.claim_again()  # the intent expired at the deadline of another call with this id
             self._row.pending_on = None
             raise DeadlineExceeded(f"{self._what()} was not applied within its deadline; call again")
         return with_origin([own], self._session.backend)[0]

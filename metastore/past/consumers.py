@@ -114,7 +114,7 @@ class Consumer:
             at = self._on_this_server(at)
             try:
                 found = list(islice(changes(backend, self._session.clock, at.position, limit, unreadable), limit))
-            except (HistoryGone, InvalidArgument):  # a backup was restored
+            except (HistoryGone, InvalidArgument):  # the error counts only if no other server has answered meanwhile
                 if backend.origin.run == at.run:
                     raise
             else:

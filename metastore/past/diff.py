@@ -128,7 +128,7 @@ def differing(before: PastReads, after: PastReads, under: int | None, *, hidden:
     below = None if under is None else _Below(under, before, after, hidden)
     entities, relations = _folded(steps_between(session.backend, session.clock, low, high, docs=False), below)
     for reads in (before, after):
-        reads.check()  # another server, which lacks some steps, may have given the last ones
+        reads.check()  # raises if the last steps came from another server, which lacks some of them
     for some in _batches(entities.values()):
         check_time(session.clock)
         found += _differences(some, before, after, backwards=a > b, hidden=hidden)

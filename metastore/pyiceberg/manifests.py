@@ -202,7 +202,7 @@ def _unpacks_to(text: bytes) -> int:
     size = 0
     while True:
         try:
-            decoder.read_int()  # the number of records
+            decoder.read_int()  # skip the number of records
             for part in parts(decoder.read_bytes()):
                 size += part
                 if size > _LARGEST:

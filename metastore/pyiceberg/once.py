@@ -113,7 +113,7 @@ class Once:
             try:
                 self._note(options["operation_id"], answer, answer)
             except OperationIdReused:
-                continue  # another attempt was made meanwhile
+                continue  # another call has used this attempt's id meanwhile: take the next one
             break
         return True
 

@@ -116,7 +116,7 @@ class Views:
 
         def attempt() -> tuple[View, str]:
             while (done := self._replaced(names, requirements, updates)) is None:
-                pass  # another writer won, so some writer makes progress
+                pass  # try again: another writer won, so some writer makes progress
             return done
 
         return self._once.guard(attempt, lambda: self.load(names))

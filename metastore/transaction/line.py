@@ -295,7 +295,7 @@ class InLine:
         ids = {w.id for w in commit.writes if isinstance(w, Update)}
         ids |= {r.id for r in commit.reads if isinstance(r, Expect) and not r.owned}
         if len(ids | self._ids) > _MOST:
-            ids &= {lost_on}  # each loss adds one entity that others write
+            ids &= {lost_on}  # too many for one ticket: add only the entity on which this run lost
         if len(ids | self._ids) <= _MOST:
             self._ids |= ids
         if cause == "ticket" and lent is not None and lent is self._lent:

@@ -47,4 +47,4 @@ class MemorySecretKeys:
         return self._look(change)
 
     def erase(self) -> bool:
-        return True  # it has no files
+        return True  # a database in memory has no file that could keep the old key

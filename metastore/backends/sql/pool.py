@@ -149,12 +149,12 @@ class WaitingPool:
 
     def make_ready(self, place: Place) -> None:
         """Give a place a connection without unfinished work."""
-        # an interrupt may have hit the line that closed the connection
+        # not settled: an interrupt may have hit the end of the block, before it settled or closed the connection
         is_ready = place.connection is not None and (place.settled or self.settle(place.connection, BaseException))
         if not is_ready or place.generation is not self._generation:
             place.close()
         if place.connection is None:
-            place.generation = self._generation  # before the connection opens: one of an older generation is not lent
+            place.generation = self._generation  # set before the connect, because the generation may change meanwhile
             place.connection = self._connect()
 
     def put_back(self, place: Place) -> None:

@@ -282,7 +282,8 @@ def _sort_order(text: str, nodes: list[Node]) -> str:
     order = _ORDER.fullmatch(expression.rest)
     if order is None:
         raise InvalidArgument(
-            f"the sort order {text!r} ends in {expression.rest!r}; [asc | desc] [nulls first | nulls last] may follow"
+            f"the sort order {text!r} ends in {expression.rest!r}; after the column or function, only [asc | desc] "
+            "[nulls first | nulls last] is allowed"
         )
     direction = order[1] or "asc"
     nulls = order[2] or ("first" if direction == "asc" else "last")

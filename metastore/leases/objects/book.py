@@ -250,7 +250,7 @@ class ObjectBook:
             broken = self._break(name, file, ends)
             if broken is None:
                 continue
-            if self._notes is not None and broken[1]:  # also if this call repeats an earlier one
+            if self._notes is not None and broken[1]:  # even if an earlier call, whose answer was lost, broke the lease
                 self._notes.end(name, broken[1], ends)
             return broken[0]
 

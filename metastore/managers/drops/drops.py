@@ -60,7 +60,7 @@ class Drops:
                     _log.warning("the drop of %s was not resumed: %s", one.path, error)
                     errors.append(error)
                     if isinstance(error, BackendUnavailable | DeadlineExceeded):
-                        # raises if the database is away: each further drop would wait for it too
+                        # raises if the database does not answer: each further drop would wait for the database too
                         self._session.backend.ping()
         finally:  # after an interrupt too, because the handler has destroyed the data of these drops
             finished = sum([self._finished(one, lease) for one in ready])
@@ -89,6 +89,6 @@ class Drops:
     def _finished(self, pending: PendingDrop, lease: Fencing | None) -> bool:
         try:
             return pending.finish(lease=lease)
-        # another process has taken it over, or the user may not finish it
+        # another process has taken the drop over or ended it, or the user may not finish it
         except (DropPending, EntityNotFound, PermissionDenied):
             return False

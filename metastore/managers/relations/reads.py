@@ -1,6 +1,6 @@
 """Read relations in both directions: from an object, with inheritance, and towards an entity.
 
-One read is true at one instant, for the relation, both its ends and all their ancestors.
+Each read shows a relation, its two ends and all their ancestors as they were at one instant.
 """
 
 from __future__ import annotations
