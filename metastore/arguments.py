@@ -27,7 +27,7 @@ _LONGEST = 1_000_000_000.0
 
 
 def _whole(value: object) -> int | None:
-    """Return ``value`` as a plain integer; None: it is not one. Methods of a subclass are not used: they may lie."""
+    """Return ``value`` as a plain integer; None if it is a bool or not an int. A subclass's methods are not called."""
     is_one = issubclass(type(value), int) and not isinstance(value, bool)
     return int.__int__(cast(int, value)) if is_one else None
 

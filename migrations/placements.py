@@ -67,7 +67,7 @@ class _Unknown(Exception):
 
 
 def replay(connection: Connection) -> bool:
-    """Complete all steps; False: history is missing, and only ``through`` is completed."""
+    """Complete all steps. Return False if history is missing, so that only ``through`` is completed."""
     connection.execute(sa.text(_TOGETHER))
     if connection.scalar(sa.text(_CUT)):
         return False

@@ -294,7 +294,10 @@ class Member:
         return min(due, 1.0 if self._wake.listens else _BLIND_POLLS)
 
     def _looked(self, lease: CacheLease, *, renew: bool = False, checks: bool = False) -> bool:
-        """Look, evict, and acknowledge news; ``checks``: acknowledge in any case. False: no longer registered."""
+        """Look, evict, and acknowledge news; ``checks``: acknowledge in any case.
+
+        Return False if the member is no longer registered.
+        """
         assert self._wake is not None
         assert self.membership is not None
         self._looked_at = self._clock.monotonic()

@@ -87,7 +87,7 @@ class Chain:
         return (self.lane.is_led and not self.lane.is_stuck) or self._until > self._clock.monotonic()
 
     def enter(self, ends: float, me: Alive) -> Seat | None:
-        """Wait until a function leads or has its turn; None: it runs alone. Raises DeadlineExceeded.
+        """Wait until a function leads or has its turn. Return None if it runs alone. Raises DeadlineExceeded.
 
         ``me``: the thread or task of the function.
         """
@@ -282,7 +282,7 @@ class Chain:
         return begun, later
 
     def _commit(self, group: Group, ticket: OwnTicket | None, run: str | None) -> Altered | None:
-        """Send the steps. None: nothing was sent, nothing was applied, or the outcome is unknown."""
+        """Send the steps; return their result. Return None if nothing was sent or applied, or nothing is known."""
         if group.together is None:
             return None
         number = None if ticket is None else ticket.number
@@ -331,7 +331,7 @@ def chain_at(session: Session, entity_id: int) -> Chain:
 
 
 def chain_for(session: ManagerSession, request: Request[Any]) -> Chain | None:
-    """Return the chain that an alter waits for; None: its entity has no open chain."""
+    """Return the chain that a request waits for; None if it is not an alter, or its entity has no open chain."""
     merge = request.merge
     if merge is None or request.verb != "alter":
         return None

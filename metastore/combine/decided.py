@@ -101,7 +101,7 @@ def missing(handle: Waiter) -> list[Decided]:
 
 
 def commit(members: Sequence[Decided], batch: Batch, backend: Batches) -> Written | None:
-    """Commit the proposals of ``members``. None: nothing was applied, or each request is in doubt.
+    """Commit the proposals of ``members``. Return None if nothing was applied, or each request is in doubt.
 
     A request in doubt goes to its full operation, which looks up its operation id.
     """

@@ -126,7 +126,7 @@ class Lane(Generic[Q, A]):
             self.leave(term)
 
     def lead(self) -> Term | None:
-        """Begin to lead for one request that goes alone; None: another thread leads. The caller must :meth:`leave`."""
+        """Begin to lead for one request that goes alone. Return None if another thread leads; else :meth:`leave`."""
         if process_id() != self._pid:  # this is a forked child
             self._begin()
         if not self._token.acquire(False):
@@ -222,7 +222,7 @@ class Lane(Generic[Q, A]):
         return bool(candidates) and candidates[0].number < number
 
     def _woken(self, handle: Handle[Q, A]) -> bool:
-        """Wait until the request can continue; False: its time ended while it was in the queue."""
+        """Wait until the request can continue. Return False if its time ended while it was in the queue."""
         while True:
             handle.catch_up()
             left = handle.ends - self._clock.monotonic()

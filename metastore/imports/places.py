@@ -96,7 +96,9 @@ class Places:
         """The path that each container has in the source."""
 
     def container(self, kind: str, path: Names, **fields: Any) -> Entity | None:
-        """Return the catalog or schema that the source has at ``path``, made if it is new; None: people dropped it.
+        """Return the catalog or schema that the source has at ``path``, made if it is new.
+
+        Return None if people dropped it, or an entity above it.
 
         Raises one of OF_ONE; then nothing below it has a place.
         """

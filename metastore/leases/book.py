@@ -120,13 +120,13 @@ class Book(Protocol):
         """Take all leases if each is free or expired, and no other process has waited longer; otherwise take none."""
 
     def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
-        """Renew all grants for ``ttl`` seconds from now; return when they expire. None: one of them is lost."""
+        """Renew all grants for ``ttl`` seconds from now; return when they expire, or None if one of them is lost."""
 
     def release(self, grants: Sequence[Grant], incarnation: str) -> bool:
-        """Release those of the grants that the caller still holds, and no others. False: it held none of them."""
+        """Release those of the grants that the caller still holds, and no others. Return False if it held none."""
 
     def break_(self, name: str) -> bool:
-        """Take a lease away from its holder. False: it has no holder."""
+        """Take a lease away from its holder. Return False if it has no holder."""
 
     def holders(
         self, names: Sequence[str] | None = None, unreadable: Callable[[MetastoreError], object] | None = None

@@ -44,7 +44,7 @@ class Staging(Protocol):
     """Keeps values that were staged under a lease until they are published."""
 
     def stage(self, token: LeaseToken, entity: Entity, key: str, value: str) -> bool:
-        """Stage one value. False: the lease has another token."""
+        """Stage one value. Return False if the lease has another token."""
 
     def publish(self, hold: Hold, changes: object, only: object) -> tuple[Entity, ...]:
         """Make the staged values visible, in one commit under the lease."""
@@ -204,7 +204,7 @@ class Hold:
             self.renew()
 
     def _note(self, expires_at: datetime, renewed: Validity) -> bool:
-        """Note the end that the holder may rely on. False: the database ended the lease earlier after ``renewed``.
+        """Note the end that the holder may rely on. Return False if the database set an earlier end after ``renewed``.
 
         The database has the end of the renewal that it applied last. Of two renewals in flight at once, its clock shows
         which one that is.
@@ -242,7 +242,10 @@ class Hold:
         return self._ttl if self._validity is None else self._validity.left()
 
     def release(self) -> bool:
-        """Release the lease. False: it was released before, or is lost. The call may be repeated."""
+        """Release the lease. Return False if it was released before, is lost, or a parent process holds it.
+
+        The call may be repeated.
+        """
         if os.getpid() != self._pid or self._given_back or self._validity is None:
             return False
         self._released = True
@@ -278,7 +281,7 @@ class Hold:
             self._heart.stop()
 
     def again(self, ttl: float, renew_every: float | None, on_lost: OnLost | None) -> bool:
-        """Grant the lease to its holder again, for at least ``ttl`` seconds from now. False: it has ended."""
+        """Grant the lease to its holder again, for at least ``ttl`` seconds from now. Return False if it has ended."""
         if self.is_over():
             return False
         self._ttl = max(self._ttl, ttl)  # an outer block may rely on the longer ttl
@@ -378,7 +381,7 @@ class Lease(Hold):
 
     @property
     def token(self) -> int | None:
-        """The fencing token. None: the lock files of this format have no tokens."""
+        """The fencing token; None if the lock files of this format have no tokens."""
         return self._grants[0].token
 
     def __repr__(self) -> str:

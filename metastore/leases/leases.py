@@ -199,7 +199,10 @@ class Leases:
         self._mine(lease).renew()
 
     def release(self, lease: Hold) -> bool:
-        """Release a lease. Return False if it was released before, or is lost. The call may be repeated."""
+        """Release a lease. Return False if it was released before, is lost, or a parent process holds it.
+
+        The call may be repeated.
+        """
         return self._mine(lease).release()
 
     def _mine(self, lease: object) -> Hold:
@@ -256,7 +259,7 @@ class Leases:
             raise errors[0]
 
     def break_(self, name: str) -> bool:
-        """Take a lease away from its holder, whose commits under it fail from now on. False: it has no holder."""
+        """Take a lease away from its holder, whose commits under it fail from now on. Return False without a holder."""
         return self._book.break_(clean_lease(name))
 
     def audit(self, name: str, *, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:

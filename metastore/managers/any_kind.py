@@ -48,7 +48,7 @@ def lookups_of(names: tuple[str, ...], kind: str | None) -> list[Lookup]:
 
 
 def found_at(names: tuple[str, ...], resolved: list[Resolved], kind: str | None) -> Record | None:
-    """Return the entity that a path led to; None: no entity. Raises InvalidArgument if several do."""
+    """Return the entity of a kind (None: any) that a path led to, or None. Raises InvalidArgument if several do."""
     records = [one.record for one in resolved if one.record is not None]
     kinds = [record.chain[-1].kind for record in records]
     if len(kinds) > 1:

@@ -224,7 +224,7 @@ class Models(Manager[Model]):
 
     @shows_options(CallOptions)
     def drop_version(self, model: Target, number_or_alias: int | str, **options: Unpack[CallOptions]) -> bool:
-        """Drop a version and its aliases; False: no such version exists. Its number is not used again."""
+        """Drop a version and its aliases; return False if it does not exist. Its number is not used again."""
 
         def attempt(view: View) -> Proposal[bool] | bool:
             try:
@@ -263,7 +263,7 @@ class Models(Manager[Model]):
 
     @shows_options(CallOptions)
     def drop_alias(self, model: Target, alias: str, **options: Unpack[CallOptions]) -> bool:
-        """Remove an alias; False: no such alias."""
+        """Remove an alias; return False if there is no such alias."""
         name = clean_alias(alias)
 
         def attempt(view: View) -> Proposal[bool] | bool:

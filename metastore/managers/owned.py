@@ -285,7 +285,7 @@ class OwnedManager(Generic[O]):
 
     @shows_options(CallOptions)
     def drop(self, owner: Target, name: str, **options: Unpack[CallOptions]) -> bool:
-        """Drop one row; False: no such row exists."""
+        """Drop one row; return False if there is no such row."""
         name = clean_name(name)
 
         def attempt(view: View) -> Proposal[bool] | bool:

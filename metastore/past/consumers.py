@@ -65,7 +65,7 @@ class Consumers:
         return [Consumer(self._session, row.name, _place(row, epoch, run)) for row in backend.readers.consumers()]
 
     def drop(self, name: str) -> bool:
-        """Delete a consumer, so that gc no longer waits for it; False: it does not exist.
+        """Delete a consumer, so that gc no longer waits for it; return False if it does not exist.
 
         Raises OutcomeUnknown if it is unknown whether the consumer was deleted.
         """

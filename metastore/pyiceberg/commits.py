@@ -265,7 +265,10 @@ class Commits:
         return _Prepared(commit.load, current, io, after, location, (*written, location), replaced)
 
     def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[CommitTableResponse] | None:
-        """Swap the pointers in one commit. None: another commit won, and the files of this attempt are deleted."""
+        """Swap the pointers in one commit; return the answers.
+
+        Return None if the attempt was not applied, for example because another commit won. Its files are deleted then.
+        """
         options = self._begun(attempts)
         if options is None:  # an earlier attempt under the same key has committed
             _discard(attempts)

@@ -103,7 +103,7 @@ class Once:
     def settle(self, answer: dict[str, Any]) -> bool:
         """Keep the answer to a refused request for its repeats.
 
-        False: an attempt has committed, so nothing was refused.
+        Return False if an attempt has committed, so that nothing was refused.
 
         Raises Refused if another answer is kept already.
         """

@@ -196,7 +196,7 @@ class Transaction(Managers):
                 self._mark.remove()
 
     def _send(self, number: int, ends: float) -> Results | None:
-        """Send the commit; None: it was applied, but its answer was lost."""
+        """Send the commit, if one is needed. Return None if it was applied, but its answer was lost."""
         self._attempts = number
         if self._overlay.is_old:
             self.refused = True  # this makes a run begin again

@@ -301,7 +301,7 @@ class _Applying:
         return written and self._log(write, *written, write.doc, write.from_id, write.to_id)
 
     def _owned(self, write: Put | Delete) -> OwnedRecord | None:
-        """Return the row to write, which must have the expected version; 0: no such row may exist."""
+        """Return the row to write, which must have the expected version and id; for version 0, no row may exist."""
         old = self._tables.owned.get((write.owner_id, write.kind, write.name))
         if (0 if old is None else old.version) != write.version:
             raise PreconditionFailed("self" if write.version else "name", old and old.id, old and old.version)

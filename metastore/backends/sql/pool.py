@@ -105,7 +105,7 @@ class WaitingPool:
     """
 
     def __init__(self, connect: Callable[[], Any], settle: Settle, limits: Limits, timeout: float) -> None:
-        """``settle`` ends a loan's unfinished work, given the type of the loan's error; False: never lend it again.
+        """``settle`` ends unfinished work, given the type of the loan's error; it returns whether to lend again.
 
         BaseException means that an interrupt kept the loan from reporting its end.
         """
@@ -164,7 +164,7 @@ class WaitingPool:
             self._wake()
 
     def _taken(self, loan: Loan[Any]) -> Place | None:
-        """Give the loan a place, preferably one whose unfinished work may block others; None: all are lent."""
+        """Give the loan a place, preferably one whose unfinished work may block others; None if all are lent."""
         found = None
         for place in self._places:
             if place.loan is None or not place.loan.runs:

@@ -309,9 +309,9 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
 def purge(
     view: View, kind: Kind, target: Target, expected_version: int | None, actor: str | None
 ) -> Proposal[int] | int:
-    """Propose to make an entity unrestorable; return its id, or 0 if no such entity exists.
+    """Propose to make an entity unrestorable; return its id. The caller, or gc, deletes the rows.
 
-    The caller, or gc, deletes the rows.
+    Return 0 if the entity does not exist, or if the purge of a dropped ancestor will remove it.
     """
     if isinstance(target, Entity):
         names_of(kind, target)

@@ -165,7 +165,7 @@ class RelationManager:
         kind: str | None = None,
         **options: Unpack[CallOptions],
     ) -> bool:
-        """End the relation from ``target``, or its ``column``, to ``other``; False: no such relation existed.
+        """End the relation from ``target``, or its ``column``, to ``other``; return False if there was none.
 
         ``value``: end only the relation with this value (None: without a value). If left out, end the relations with
         any value.
