@@ -54,7 +54,7 @@ def integer(value: object, what: str) -> int:
 
 
 def items(value: object, what: str) -> tuple[Any, ...]:
-    """Return the items of ``value``. Raises InvalidArgument if it is not iterable, or is a string."""
+    """Return the items of ``value``. Raises InvalidArgument if it is not iterable, or is a string or bytes."""
     if type(value) is tuple:
         return value
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):

@@ -175,7 +175,7 @@ class DatabaseBook:
             if not answer and lost:  # it may have waited for an earlier sending, whose effect a later snapshot shows
                 answer = send(operation_id)
             if isinstance(answer, Conflicted):
-                raise Conflict(answer.cause, "other processes changed the lease at the same moment")
+                raise Conflict(answer.cause, "other callers changed the lease at the same moment")
             if isinstance(answer, Unknown):
                 lost.append(operation_id)
                 raise Conflict("lost", f"the answer was lost ({answer.reason})")
@@ -280,7 +280,7 @@ class DatabaseBook:
             mirror = Mirror(operation_id, session.principal, name, _path(name), token, owner, incarnation)
             answer = self._rows.mirror(mirror)
             if isinstance(answer, Conflicted):
-                raise Conflict(answer.cause, "another process noted another token at the same moment")
+                raise Conflict(answer.cause, "another caller noted another token at the same moment")
             if isinstance(answer, Unknown):
                 lost.append(operation_id)
                 raise Conflict("lost", "the answer was lost")  # the next attempt finds the token noted, and returns it

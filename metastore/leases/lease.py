@@ -116,7 +116,10 @@ class Hold:
         return tuple([fence for fence in fences if fence is not None])
 
     def check(self) -> None:
-        """Raise LeaseLost if the lease is known to be lost, or its time is over. This sends no request."""
+        """Raise LeaseLost if the lease is known to be lost, is over, was released, or belongs to another process.
+
+        This sends no request.
+        """
         if os.getpid() != self._pid:
             raise self._error("it belongs to the process that acquired it, not to its child")
         if self._released:

@@ -215,7 +215,7 @@ class Leases:
 
         ``metastore lease run NAME -- COMMAND`` passes the name and the token to the command, in METASTORE_LEASE and
         METASTORE_LEASE_TOKEN. This process neither renews nor releases it. Raises LeaseLost if the lease has another
-        token.
+        token, has no holder, or has expired.
         """
         name, token = clean_lease(name), positive_integer(token, "a token")
         granted = self._book.granted(name, token)

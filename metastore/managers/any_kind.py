@@ -14,7 +14,7 @@ from metastore.port.records import Lookup, Record, Resolved
 
 
 def check_kind(target: object, kind: str | None) -> None:
-    """Raise InvalidArgument for an unknown kind, a kind without paths, or a loaded entity of another kind."""
+    """Raise InvalidArgument for an unknown kind, a kind without a target, or a loaded entity of another kind."""
     if kind is None:
         return
     if target is None:

@@ -128,7 +128,7 @@ class Manager(Generic[E]):
     ) -> Page[E]:
         """Return one page of the direct children, by name; ``token`` is the ``next_token`` of the page before.
 
-        ``prefix`` has no wildcards. Raises InvalidArgument for a token of another listing.
+        ``prefix`` has no wildcards. Raises InvalidArgument for a token that is damaged or of another listing.
         """
         return self._reader.children_page(parent, LIVE, size, token, prefix)
 

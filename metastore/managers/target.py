@@ -106,7 +106,7 @@ def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> 
 
 
 def look_again(changed: LookAgain, again: Callable[[], T]) -> T:
-    """Return the result of ``again``. Raises VersionConflict if the call has looked too often."""
+    """Return the result of ``again``. Raises VersionConflict after too many looks, ``changed`` in a guessing block."""
     # remembered rights would show the ancestors but hide the entity at each look: let the attempt run without them
     if guesses() is not None:
         raise changed

@@ -271,7 +271,7 @@ def _check_purged(session: Session, plan: Plan, present: dict[int, Known | None]
         if any(isinstance(change, _DESTROYED) for change in difference.changes):
             lost.append(str(difference.path_after))
     if lost:
-        raise InvalidArgument(f"purged entities cannot come back: {_listed(lost)}; revert the others")
+        raise InvalidArgument(f"what was purged or destroyed cannot come back: {_listed(lost)}; revert the others")
 
 
 def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], moving: Sequence[Goal]) -> None:

@@ -79,7 +79,7 @@ class Views:
                 raise ViewAlreadyExistsError(f"View {shown(names)} already exists") from error
 
     def require_right(self, names: Identifier) -> None:
-        """Raise ForbiddenError unless the user may create a view."""
+        """Raise ForbiddenError unless the user may create a view, ViewAlreadyExistsError if the name is taken."""
         if is_of_user(self._store):
             with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])), tried(self._store) as tx:
                 try:

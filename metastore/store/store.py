@@ -124,8 +124,7 @@ class Store(Timeline):
 
         If the user does not see an object, a load raises EntityNotFound, a drop returns False, and listings leave it
         out. If it sees the object, an operation without the right raises PermissionDenied: grant the privilege that the
-        error names. Raises InvalidArgument if ``user`` is neither a name, a path nor a user
-        of this database.
+        error names. Raises InvalidArgument if ``user`` is neither a name, a path nor a user of this database.
         """
         return self._acting_as(who_is(self._session.backend, user))
 

@@ -1,4 +1,4 @@
-"""Data keys in the memory model."""
+"""Keep the data keys of secrets in the memory model."""
 
 from __future__ import annotations
 

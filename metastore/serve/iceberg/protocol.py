@@ -1,4 +1,4 @@
-"""The routes of the Iceberg REST specification."""
+"""Route the requests of the Iceberg REST specification to their handlers."""
 
 from __future__ import annotations
 
