@@ -1,4 +1,4 @@
-"""The documents of a feed: each must be the result of its event's changes on the previous document.
+"""Check the documents of a feed: each must be the result of its event's changes on the previous document.
 
 So this finds an alter that started from an uncommitted document, and overwrote the committed one.
 """

@@ -1,4 +1,4 @@
-"""What one user may see and do: decisions from facts that are read once, remembered, and guarded where they matter.
+"""Decide what one user may see and do, from facts that are read once, remembered, and guarded where they matter.
 
 A read asks the database, within the call, whether its evidence still holds. A mutation gets the scope versions of its
 evidence as guards, which its own statement locks and compares. A call that takes a right away increases one of these

@@ -1,4 +1,4 @@
-"""The difference between two positions: the feed's changes between them, combined into one difference for each entity.
+"""Find the differences between two positions: the feed's changes between them, combined into one for each entity.
 
 It reads all changes between the two, and looks up the place of each changed entity at both, without documents. So its
 cost grows with the number of changes, not with the size of the tree. For changes outside of ``under``, it keeps only

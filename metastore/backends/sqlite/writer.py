@@ -1,4 +1,4 @@
-"""The writes of a commit on SQLite, one by one, each with its row of history."""
+"""Write the changes of a commit on SQLite, one by one, each with its row of history."""
 
 from __future__ import annotations
 

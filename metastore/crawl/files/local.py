@@ -1,4 +1,4 @@
-"""Folders of the local file system: one ``scandir`` per folder and one ``stat`` per file.
+"""List folders of the local file system: one ``scandir`` per folder and one ``stat`` per file.
 
 Each folder and file is listed once: real ones of all roots first, then the targets of symbolic links. A link to a
 folder or file that is listed already becomes a note: so loops end, and no data set becomes two tables. A link that

@@ -1,4 +1,4 @@
-"""The contents of the source or of the store, summed up from the lines of an export, at one instant."""
+"""Sum up the contents of the source or of the store, at one instant, from the lines of an export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One page of a listing at a time: true at one instant, and as cheap at any depth as the first page.
+"""Read one page of a listing at a time: true at one instant, and as cheap at any depth as the first page.
 
 A listing is ordered by key, and a page begins after the last key of the page before, so that no page counts or skips
 rows. A token holds the id of the parent, which may have another path by now. If the caller's path leads to another
