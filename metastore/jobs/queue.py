@@ -58,7 +58,7 @@ class Queue:
                 elif change.kind == _METALAKE and change.action in _AWAY:
                     self._leave_out_what_is_away()
                 self._position = change.position  # last: after an error the next look begins with this change
-        except HistoryGone:  # this server slept for longer than gc keeps history
+        except HistoryGone:  # this server slept for longer than gc keeps history: read all jobs again
             self._position = None
         self._warn()
 

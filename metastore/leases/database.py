@@ -172,7 +172,7 @@ class DatabaseBook:
 
         def attempt() -> bool:
             answer = send(operation_id)
-            if not answer and lost:  # it may have waited for an earlier sending, whose effect a later snapshot shows
+            if not answer and lost:  # ask again: a later snapshot shows the effect of an earlier sending
                 answer = send(operation_id)
             if isinstance(answer, Conflicted):
                 raise Conflict(answer.cause, "other callers changed the lease at the same moment")

@@ -194,7 +194,7 @@ class OwnTicket:
             self.number = self._session.backend.queue(self.ids, self._patience)
         line = self._look(self.number)
         if not line.held:  # the ticket was removed: queue again
-            # others may wait longer for it: it may be the head at one entity, but wait for a long turn at another
+            # others may wait longer for this ticket: it may be first at one entity, and behind a long turn at another
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
             self.leave()
             return False

@@ -129,7 +129,7 @@ class Announcing:
         """Begin again in a forked child, because threads of the parent may hold the locks."""
         self._lock, self._watcher, self._stop = threading.Lock(), None, threading.Event()
         self.silence.fork()
-        self._kept, self._gone = OrderedDict(), []  # these belong to the parent's operations
+        self._kept, self._gone = OrderedDict(), []  # the old announcements belong to the parent's operations
 
     def send(
         self, send: Callable[[Pass], T], what: Callable[[], Covered], operations: Callable[[], Sequence[UUID]]

@@ -119,7 +119,7 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
         return self.dialect.statement(self.dialect.held)
 
     def _page(self, inner: str, order: str) -> str:
-        # one snapshot shows the page and the number of guards that hold: each row has it, and an empty page is one row
+        # each row also has the number of guards that hold, from the same snapshot; an empty page is one row with that
         return self.dialect.statement(f"""SELECT held.n, page.* FROM (SELECT ({self.dialect.held}) AS n) AS held
 LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""")
 

@@ -251,7 +251,7 @@ class GroupCommit:
                 jobs[made].make(fate, connection, self._clock.micros())
                 made += 1
                 if made == len(jobs):
-                    self._take(jobs)  # those that came while the others were made
+                    self._take(jobs)  # also make the changes that came meanwhile
             fate.sent = True
             connection.execute("COMMIT")
             fate.done = True
