@@ -31,8 +31,8 @@ class Positions:
     def apply(self, answer: Touched, asked_after: int) -> bool:
         """Note the positions of an answer.
 
-        Return False if the answer lacks changes, or if too many positions are new or missing. Then the cache must
-        forget everything.
+        Return False if the answer is of another epoch or lacks changes, or if too many positions are new or missing.
+        Then the cache must forget everything.
         The query asked for all positions after ``asked_after``, and for all that were missing then. Answers may arrive
         in any order: an older one undoes nothing.
         """
