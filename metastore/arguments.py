@@ -27,7 +27,7 @@ _LONGEST = 1_000_000_000.0
 
 
 def _whole(value: object) -> int | None:
-    """Return ``value`` as a plain integer; None: it is not one. Methods of a subclass are not used: they may lie."""
+    """Return ``value`` as a plain integer; None if it is a bool or not an int. A subclass's methods are not called."""
     is_one = issubclass(type(value), int) and not isinstance(value, bool)
     return int.__int__(cast(int, value)) if is_one else None
 
@@ -54,7 +54,7 @@ def integer(value: object, what: str) -> int:
 
 
 def items(value: object, what: str) -> tuple[Any, ...]:
-    """Return the items of ``value``. Raises InvalidArgument if it is not iterable, or is a string."""
+    """Return the items of ``value``. Raises InvalidArgument if it is not iterable, or is a string or bytes."""
     if type(value) is tuple:
         return value
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):

@@ -60,7 +60,7 @@ class ThreadWaker:
         """Let the thread continue."""
         try:  # noqa: SIM105  (a context manager takes longer, in each call)
             self._lock.release()
-        except RuntimeError:  # the lock is free: it was woken already
+        except RuntimeError:  # the lock is free: another call has woken the waiter
             pass
 
 

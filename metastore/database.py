@@ -36,7 +36,7 @@ def connect(
         _check_format(url, backend, restoring)
         if not restoring:
             backend.identify()
-    # without its cause, because the frames of the pool and the driver would hide the message
+    # raise the error without its cause, because the frames of the pool and the driver would hide the message
     except MetastoreError as error:
         backend.close()
         raise error.with_traceback(None) from None

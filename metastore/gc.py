@@ -101,7 +101,7 @@ def collect(
     # the earlier of two clocks, because a fast clock must not make gc delete rows that a caller may still need
     now = min(backend.now(), session.clock.micros())
     before = max(0, now - retention // timedelta(microseconds=1))
-    # after ``before``: a drop that begins later is below an entity that was not dropped before that time
+    # read after ``before`` is fixed: an entity with a later drop below it was not dropped before that time
     pending = above_pending(backend)
     _make_unrestorable(session, backend, before, pending, call)
     entities = _delete_trees(backend, pending)
@@ -153,7 +153,7 @@ def _end_destroyed(session: Session, backend: Backend) -> None:
     """End the drops of destroyed columns and partitions, if their table is live again, or deleted."""
     for drop in list(pending_drops(backend)):
         if is_destroyed(drop):
-            with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded, UnreadableRow):  # another ends it
+            with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded, UnreadableRow):  # try again later
                 PendingDrop(session, drop, held=True).finish()
 
 
@@ -196,13 +196,13 @@ def _kept_columns(backend: Backend, lost: Mapping[int, set[int]]) -> dict[int, s
     Leave out entities for which this cannot be known, and those that had all ``lost`` columns at that time.
     """
     kept, ids = {}, list(lost)
-    with suppress(NotKept):  # another gc has just moved the start of the past: the next gc does it
+    with suppress(NotKept):  # another gc has just moved the start of the past: leave the rest to the next gc
         pins = backend.readers.pins()  # a revert has a pin until it has committed: if it has none, ``now`` shows that
         now = backend.watermark().position
         since = min([backend.past.since(), *[pin.seq for pin in pins]])
         for entity_id, then in zip(ids, backend.past.by_id(since, ids), strict=True):
             if then and lost[entity_id] <= set(_columns(then.record.doc) or ()):
-                continue  # usual: then gc need not read all versions
+                continue  # the usual case, in which gc need not read all versions
             seen = [_columns(doc) for doc in _docs(backend, now, entity_id, then.record.version if then else 1)]
             if None not in seen:
                 kept[entity_id] = {column for one in seen for column in one or ()}

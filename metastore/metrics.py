@@ -244,7 +244,7 @@ class Metrics:
     def ended(self) -> None:
         """Note that an operation has ended, with a result or an error."""
         with self._lock:
-            if self._in_flight:  # a child does not count operations that began before the fork
+            if self._in_flight:  # 0 if the operation began before a fork, because the child counts from 0
                 self._in_flight -= 1
 
     def operation(self, verb: str, attempts: int, seconds: float, decided: Decided) -> None:

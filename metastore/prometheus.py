@@ -55,7 +55,7 @@ def register(
     """
     core, registry = _client(registry)
     metrics = getattr(store, "metrics", None)
-    if not callable(metrics) or iscoroutinefunction(metrics):  # it would break each later scrape of the registry
+    if not callable(metrics) or iscoroutinefunction(metrics):  # such a store would break each later scrape
         raise InvalidArgument(f"a registry shows the metrics of a store, not {shown(store)}")
     positive_integer(hot_entities, "hot_entities", least=0)
     for name in labels:

@@ -35,7 +35,7 @@ FROM (SELECT entity_id, version, max(CASE WHEN parent_id IS NOT NULL THEN versio
     OVER (PARTITION BY entity_id ORDER BY version) AS placed FROM operation WHERE {_ENTITY}) AS l, operation AS p
 WHERE operation.entity_id = l.entity_id AND operation.version = l.version AND operation.parent_id IS NULL
   AND operation.seq IS NOT NULL AND p.entity_id = l.entity_id AND p.version = l.placed"""
-# rows that are gone: dropped, or purged with their owner, which leaves no step for them
+# rows that are gone: dropped, or purged with their owner; a purge leaves no steps for the owner's rows
 _OWNED_NAMES = """SELECT DISTINCT o.entity_id, coalesce(o.path_after, o.path_before) FROM operation o
 LEFT JOIN owned w ON w.id = o.entity_id
 WHERE o.seq IS NOT NULL AND o.owner_id IS NOT NULL AND o.other_id IS NULL AND w.id IS NULL"""
@@ -67,7 +67,7 @@ class _Unknown(Exception):
 
 
 def replay(connection: Connection) -> bool:
-    """Complete all steps; False: history is missing, and only ``through`` is completed."""
+    """Complete all steps. Return False if history is missing, so that only ``through`` is completed."""
     connection.execute(sa.text(_TOGETHER))
     if connection.scalar(sa.text(_CUT)):
         return False

@@ -49,7 +49,7 @@ def _oldest(connection: Connection, config: Config, revision: str) -> int | None
     try:
         pending = list(ScriptDirectory.from_config(config).iterate_revisions(revision, current or "base"))
     except ResolutionError:
-        return None  # the migration itself reports what is wrong
+        return None  # the migration itself reports the unknown revision
     oldest = max((getattr(one.module, "OLDEST", 0) for one in pending), default=0)
     return oldest if oldest > admitted else None
 

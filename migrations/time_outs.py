@@ -41,4 +41,4 @@ def _set(connection: Connection, *, here: bool) -> None:
     # the shortest statement first, because it runs under the time-out that it removes
     connection.exec_driver_sql(f"SET {'LOCAL' if here else 'SESSION'} {_FIRST} = 0")
     names: dict[str, Any] = {"names": list(_ALL), "here": here}
-    connection.execute(_SET, names)  # PostgreSQL 16 does not have all of them
+    connection.execute(_SET, names)  # sets only those that exist: PostgreSQL 16 does not have all of them

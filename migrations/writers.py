@@ -21,7 +21,7 @@ _RULES = """CREATE OR REPLACE FUNCTION metastore_refuse_older() RETURNS trigger 
 BEGIN
   RAISE EXCEPTION '{message}' USING ERRCODE = '3F000', CONSTRAINT = 'metastore_writer';
 END $$"""
-# cleared, because a value that stays would speak for the next program, which writes none
+# clear the value: otherwise it would count for the next program too, which may be older and write none
 _CLEARS = """CREATE OR REPLACE FUNCTION metastore_clear_writer() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.writer := NULL;

@@ -70,7 +70,7 @@ _CLASSES = {
 
 
 def of_sqlstate(sqlstate: str | None) -> Consequence:
-    """Classify a SQLSTATE; None: the connection ended without one."""
+    """Return the consequence of a SQLSTATE (None: the connection ended without one)."""
     if sqlstate is None:
         return Consequence.UNKNOWN
     return _STATES.get(sqlstate) or _CLASSES.get(sqlstate[:2], Consequence.OTHER)

@@ -166,7 +166,7 @@ def _run_again(attempt: Callable[[int], T], effort: Effort, started: float, firs
 
     def step() -> T:
         nonlocal unreported
-        if unreported is not None:  # the first attempt ran without tenacity
+        if unreported is not None:  # the first attempt ran without tenacity: report its conflict now
             conflict, unreported = unreported, None
             raise conflict
         progress.number += 1

@@ -182,7 +182,7 @@ def _plain(value: Any, room: Room) -> Any:
         return value._sync  # noqa: SLF001  (our own)
     if callable(value) and not isinstance(value, type):
         called = partial(_called, value, room, asyncio.get_running_loop())
-        # only ``__wrapped__`` is set, so that the signature can be checked
+        # this sets only ``__wrapped__``, through which inspect.signature finds the signature
         return update_wrapper(called, value, assigned=(), updated=())
     return value
 
@@ -195,7 +195,7 @@ def _called(function: Callable[..., Any], room: Room, loop: asyncio.AbstractEven
     core = current()
     if core is not None:
         return core.wait(result)
-    if _runs_here(loop):  # a sync method on the loop's thread noticed a loss, and no code can await here
+    if _runs_here(loop):  # a sync method on the loop's thread noticed a loss; it cannot await, so a task does
         task = loop.create_task(_awaited(result))
         _CALLED.add(task)
         task.add_done_callback(_CALLED.discard)

@@ -50,7 +50,7 @@ async def opened(
     make_store = partial(
         Store, parsed, AioBackend(backend, threads), policy, principal, AioClock(), named, cache, replicas
     )
-    # in a thread, because a cache asks the database before it serves, and replicas are checked
+    # in a thread, because the constructor asks databases: a cache does so before it serves, and replicas are checked
     store = make_store() if cache is None and not replicas else await run(alone, connecting, make_store)
     make: Any = AsyncStore
     return cast(AsyncStore, make(store, Room(threads)))

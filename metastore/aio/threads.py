@@ -88,7 +88,10 @@ class Job:
             self.done.set_result(None)
 
     def withdraw(self, error: BaseException | None = None) -> bool:
-        """Make sure that the call is never made; False: it has begun. The task gets ``error``, if there is one."""
+        """Make sure that the call is never made. Return False if it has begun, or was withdrawn before.
+
+        The task gets ``error``, if there is one.
+        """
         if not self._started.acquire(blocking=False):
             return False
         self._error = error

@@ -154,7 +154,7 @@ class Bridge:
         with self._exclusive.noted() as own:
             try:
                 yield Section(names, "read", "bridged")
-            except Exception as error:  # the error may come from reads at two instants
+            except Exception as error:  # its cause may be reads at two instants: then the check raises another error
                 _check(watch, names, own, error)
                 raise
             _check(watch, names, own)

@@ -1,4 +1,4 @@
-"""A section: the code under one lock of the tree."""
+"""Describe a section: the code that runs under one lock of the tree."""
 
 from __future__ import annotations
 

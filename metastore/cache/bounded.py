@@ -70,7 +70,7 @@ class Bounded:
             return [(key, entry)]
         self._count_used()
         number = _number(key)
-        gone = self._taken(self._keys.get(number))  # another key with the same hash: the policy cannot tell them apart
+        gone = self._taken(self._keys.get(number))  # drop a key with the same hash: the policy cannot tell them apart
         self.all[key], self._keys[number] = entry, key
         self.bytes += entry.size
         gone += self._evicted(self._policy.set([(number, 0)]))

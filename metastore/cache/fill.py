@@ -78,7 +78,7 @@ class Announced:
     def _note(self, new: Sequence[Announcement], kept: Callable[[int], int | None]) -> None:
         """Note the kept versions of newly announced entities; forget those that a second announcement makes useless."""
         if any(one.covered.scopes for one in new):
-            self._before.clear()  # scopes may cover any entity, and change its version
+            self._before.clear()  # an announced scope may cover any entity, and the change raise its version
         self._before = {id_: before for id_, before in self._before.items() if before[0] in self._known}
         for entity_id in {entity_id for one in new for entity_id in one.covered.ids}:
             self._before.pop(entity_id, None)

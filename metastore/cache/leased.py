@@ -166,7 +166,7 @@ class Leased:
             return entry.found  # type: ignore[return-value]
         asked = self._asked(1)
         listed = ask()
-        if asked is not None and listed.found:  # otherwise the page is true only until an entity appears at its path
+        if asked is not None and listed.found:  # a page without its parent is true only until the parent appears
             self._keep(asked, key, listing_of(listed))
         return listed
 
@@ -191,7 +191,7 @@ class Leased:
         """Make this process a member of its own: it was forked, or an interrupt kept its thread from starting."""
         with self._lock:
             if not self._member.is_of_this_process:
-                # made before the thread starts; otherwise two running members would evict from one cache
+                # the member is made before its thread starts; otherwise two members would evict from one cache
                 self._member = self._new_member()
             with suppress(RuntimeError):  # the system cannot start a thread now: the next read tries again
                 self._member.begin()

@@ -191,11 +191,11 @@ class Member:
     def _join(self) -> None:
         """Register, and wait until all transactions that did not announce their changes are over."""
         rows = self._rows
-        lease = self._new_lease()  # checked first: a store that nobody uses ends even if the database does not answer
+        lease = self._new_lease()  # first, because it ends the thread of an unused store without asking the database
         since = Instant.now(self._clock)
         if self._again.is_set():
             self._disconnect()
-            self._again.clear()  # before it connects, because the connection may lead to another server
+            self._again.clear()  # cleared before the connect, which sets it again if it finds another server
         with until(self._in_time()):
             if self._wake is None:
                 self._wake, self._fresh = rows.wake(), True
@@ -207,7 +207,7 @@ class Member:
             mine = rows.begin(self._wake)
         since = self._outwait(lease, mine, since)
         if self._closed.is_set():
-            return  # older transactions may still run: it must not serve
+            return  # older transactions may still run, so the cache must not serve
         with until(self._in_time()):
             if not self._looked(lease, checks=True):
                 raise _Gone(_WHY)
@@ -272,8 +272,8 @@ class Member:
         if not alive:
             return False
         if renew:
-            # even if the lease had ended: its row exists, so no writer has given it up, and this look has evicted
-            # everything that was announced meanwhile
+            # extend even a lease that had ended: the member's row exists, so no writer has given the member up, and
+            # this look has evicted everything that was announced meanwhile
             with self._moving:
                 if self._again.is_set():
                     return False
@@ -294,7 +294,10 @@ class Member:
         return min(due, 1.0 if self._wake.listens else _BLIND_POLLS)
 
     def _looked(self, lease: CacheLease, *, renew: bool = False, checks: bool = False) -> bool:
-        """Look, evict, and acknowledge news; ``checks``: acknowledge in any case. False: no longer registered."""
+        """Look, evict, and acknowledge news; ``checks``: acknowledge in any case.
+
+        Return False if the member is no longer registered.
+        """
         assert self._wake is not None
         assert self.membership is not None
         self._looked_at = self._clock.monotonic()

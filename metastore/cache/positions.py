@@ -29,8 +29,10 @@ class Positions:
         self.watermark: Watermark | None = None
 
     def apply(self, answer: Touched, asked_after: int) -> bool:
-        """Note the positions of an answer. False: the answer lacks some changes, so the cache must forget everything.
+        """Note the positions of an answer.
 
+        Return False if the answer is of another epoch or lacks changes, or if too many positions are new or missing.
+        Then the cache must forget everything.
         The query asked for all positions after ``asked_after``, and for all that were missing then. Answers may arrive
         in any order: an older one undoes nothing.
         """

@@ -30,7 +30,7 @@ class StoreCache:
         backend: Backend | None = None,
         refused: Callable[[str], PermissionDenied] | None = None,
     ) -> None:
-        """``refused`` makes the error for a user, who may only see the figures; None: the store is trusted."""
+        """``refused`` makes the error for a user, who may only see the figures; it is None if the store is trusted."""
         self.used = used
         self._backend = backend
         self._refused = refused
@@ -52,7 +52,7 @@ class StoreCache:
         return () if rows is None else tuple([_member(row) for row in rows.members()])
 
     def evict(self, member: int, *, force: bool = False) -> bool:
-        """Remove a member whose lease is over, so that no writer waits for it; False: no member has this id.
+        """Remove a member whose lease is over, so that no writer waits for it. Return False if no member has this id.
 
         A removed member that still serves would answer with old states. So for a member that renewed within its ttl,
         this raises InvalidArgument: wait until the ttl is over. ``force`` removes it in any case; use it only for a

@@ -51,8 +51,9 @@ class _Era:
         """The last applied changes, each with its number."""
 
     def apply(self, positions: Positions, answer: Touched, after: int) -> bool:
-        """Evict the entries that an answer's changes affect. False: the answer lacks some changes, so drop the era.
+        """Evict the entries that an answer's changes affect, and note its positions.
 
+        Return False if the answer lacks changes, or if too many positions are new or missing; then drop the era.
         The positions are noted last: after an interrupt or an error, the next query returns the same changes again.
         """
         for change in answer.rows:
@@ -64,7 +65,7 @@ class _Era:
     def keep(self, key: Hashable, entry: Entry, applied: int) -> None:
         """Keep an answer whose question was sent after ``applied`` changes, unless a later change affects it."""
         if self.applied > applied and self._recent[0][0] > applied + 1:
-            return  # it missed more changes than the list of recent changes holds
+            return  # the answer missed more changes than the list of recent changes holds
         missed = takewhile(lambda one: one[0] > applied, reversed(self._recent))
         if not any(entry.rests_on(change) for _, change in missed):
             self.entries.put(key, entry)
@@ -78,7 +79,7 @@ class Validated:
         self._clock = clock
         self._deadline = deadline
         self._options = options
-        # the query is small, and other reads arrive while it is under way: a leader gains nothing by waiting for them
+        # gathers=0: the query is small, and other reads arrive while it runs, so a leader need not wait for them
         self._lane: Lane[None, int] = Lane(clock, most=_TOGETHER, gathers=0.0)
         self._begin()
 
@@ -119,7 +120,7 @@ class Validated:
         """Return the answer for ``names`` (() for an id) at an instant of this call. Raises the errors of ``ask``."""
         if process_id() != self._pid:
             self._begin()
-        # an entry that is missing needs no query; but nothing is kept before the first position is applied
+        # a key without an entry needs no query, except before the first position: until then no answer is kept
         era = self._era
         if (era.positions is None or key in era.entries) and self._validated():
             with self._lock:

@@ -1,4 +1,4 @@
-"""The documents of a feed: each must be the result of its event's changes on the previous document.
+"""Check the documents of a feed: each must be the result of its event's changes on the previous document.
 
 So this finds an alter that started from an uncommitted document, and overwrote the committed one.
 """
@@ -26,7 +26,10 @@ class Documents:
         self._last: dict[int, str] = {}
 
     def wrong(self, event: Mapping[str, Any], doc: str | None, changes: str | None) -> str | None:
-        """Take the next event; return how its document differs from the result of its changes; None: it does not."""
+        """Take the next event; return how its document differs from the result of its changes.
+
+        Return None if it does not differ, or if it cannot be compared.
+        """
         if event["owner_id"] is not None:
             return None
         entity_id = event["entity_id"]

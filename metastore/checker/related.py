@@ -1,4 +1,4 @@
-"""Relations and rights in the feed: both ends are live, an exclusive relation is alone, no lost right is used.
+"""Check relations and rights in the feed: both ends are live, an exclusive relation is alone, no lost right is used.
 
 The events of relations carry the id of the relation itself. It keeps one event in memory for each existing relation.
 """

@@ -137,7 +137,7 @@ class Sweep:
         yield from self._held(operation)
         if (
             operation.end is not None and operation.outcome != "unknown"
-        ):  # an operation of unknown outcome may still be applied later
+        ):  # an operation with an unknown outcome may still be applied, so it does not count as ended
             reads = () if operation.events else operation.reads
             mine = tuple([self._least(operation, seen) for seen in reads])
             heapq.heappush(self._open, _Open(operation.end, self._count, operation, mine))
@@ -285,7 +285,7 @@ class Sweep:
         ):
             return meant.entity_id is None and not seen.there, meant.until
         if meant.entity_id is None or not seen.there:
-            return True, None  # a read by id that found nothing: perhaps an ancestor was missing
+            return True, None  # a read by id that found nothing is not judged: perhaps an ancestor was missing
         version, later = self._versions.at(meant.entity_id, at)
         so = version is not None and seen.version in (None, version.version)
         return so, _sooner(meant.until, later)

@@ -96,7 +96,7 @@ def find(store: Managers, path: str, wanted: str | None) -> Entity:
         except EntityNotFound as error:
             missing = error
             continue
-        return find(store, path, wanted)  # another process has just created it
+        return find(store, path, wanted)  # another process has just created the entity
     hint = _dropped(store, kinds, names) or _suggestion(store, kinds, names)
     raise EntityNotFound(missing.path, str(missing).replace(CREATE_IT, hint or CREATE_IT)) from None
 

@@ -53,7 +53,7 @@ def create(
     with ctx.obj.open(makes=not dry_run) as store, trial(store, dry_run) as managers:
         try:
             entity = managers.manager(kind).create(path, if_exists=if_exists, **options, **values)
-        except TypeError as error:  # the create of this kind takes other arguments
+        except TypeError as error:  # this kind's create does not take these arguments
             raise _does_not_fit(kind, managers.manager(kind).create, values, error) from None
     say("created", entity, dry_run, json)
 

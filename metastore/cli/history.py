@@ -151,7 +151,7 @@ def _position(store: Store, after: str | None) -> str | None:
         return None
     try:
         time_or_position = when(after)
-    except InvalidArgument:  # the feed checks it, and its error says what a position is
+    except InvalidArgument:  # the feed checks the position next, and its error says what a position is
         return after
     return time_or_position if isinstance(time_or_position, str) else store.at(time_or_position).position
 

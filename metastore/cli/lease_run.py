@@ -133,7 +133,7 @@ def _was_held(lease: Lease, code: int) -> None:
             f"with exit code {code}; see: metastore lease audit",
         ) from None
     except MetastoreError:
-        pass  # the lease is still valid by our clock, but the database does not say whether it was broken
+        pass  # go on: the lease is still valid by our clock, although the database cannot say whether it was broken
 
 
 def _give_back(lease: Lease) -> None:

@@ -114,7 +114,7 @@ def break_(ctx: typer.Context, name: Name, on: On = None, json: Json = False) ->
         write_json({"name": name, "broken": broken, "holder": holder if broken else None})
     elif not broken:
         tell(f"no process holds the lease {name!r}")
-    elif holder is None:  # another process has just acquired it
+    elif holder is None:  # another process had just acquired it, so the look before the break found no holder
         write(console(), f"The lease {name} is broken.")
     else:
         number = "" if holder.token is None else f" with the token {holder.token}"

@@ -141,7 +141,7 @@ def verify(
 
 def _reported(store: Store, file: Path) -> list[Violation]:
     """Check the database, and write a report to a file."""
-    from metastore.verify.report import Report, write_report  # noqa: PLC0415  (only this needs it)
+    from metastore.verify.report import Report, write_report  # noqa: PLC0415  (only this needs the module)
 
     if file.is_dir():  # refuse it before the check, which may take hours
         raise InvalidArgument(f"the report {file} cannot be written: it is a folder; name a file in it")

@@ -38,7 +38,10 @@ def vendor_of(given: Mapping[str, str], properties: Mapping[str, str] | None) ->
 
 
 def _cloud_of(given: Mapping[str, str]) -> str:
-    """Return the setting that chooses the cloud. Raises InvalidArgument if another setting does not belong to it."""
+    """Return the setting that chooses the cloud.
+
+    Raises InvalidArgument if none or several choose one, or if another setting does not belong to it.
+    """
     clouds = [key for key in _SETTINGS if key in given]
     if len(clouds) != 1:
         raise InvalidArgument("--vend needs one of role=ARN (S3), azure-account=NAME and gcs-bucket=NAME")

@@ -16,7 +16,7 @@ __all__ = ["column", "json_changes", "json_value", "pair", "pairs", "typed"]
 
 
 def pair(text: str, option: str, shape: str = "KEY=VALUE") -> tuple[str, str]:
-    """Return the texts before and after the first separator of ``shape``. Raises InvalidArgument if there is none."""
+    """Return the texts before and after the separator of ``shape``. Raises InvalidArgument without it or the first."""
     left, separator, right = text.partition("=" if "=" in shape else ":")
     if not separator or not left:
         raise InvalidArgument(f"{option} takes {shape}, not {text!r}")

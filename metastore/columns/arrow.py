@@ -1,4 +1,4 @@
-"""Types and columns to and from Arrow. Needs pyarrow, an extra.
+"""Convert types and columns to and from Arrow. Needs pyarrow, an extra.
 
 To Arrow (any other type becomes its plain counterpart, such as int64 for ``long``):
 

@@ -87,7 +87,7 @@ class Chain:
         return (self.lane.is_led and not self.lane.is_stuck) or self._until > self._clock.monotonic()
 
     def enter(self, ends: float, me: Alive) -> Seat | None:
-        """Wait until a function leads or has its turn; None: it runs alone. Raises DeadlineExceeded.
+        """Wait until a function leads or has its turn. Return None if it runs alone. Raises DeadlineExceeded.
 
         ``me``: the thread or task of the function.
         """
@@ -185,22 +185,23 @@ class Chain:
     def together(self, handles: Sequence[Rider]) -> Tell:
         """Send a chain that an alter leads; the lane calls this."""
         leader = next(one for one in handles if one.leads)
-        run = self._session.backend.origin.run  # before every read
+        run = self._session.backend.origin.run  # noted before every read
         term, base, ticket, seen = leader.stay.term, self.kept(), None, None
         self.lane.move(_PATIENCE)
         me = self._clock.runner()
         try:
-            self._inside.append(me)  # hooks run meanwhile
+            self._inside.append(me)  # a hook that runs meanwhile must not wait for this thread
             if base is None:
                 ticket = OwnTicket(self._session)
                 ticket.take([self._id], leader.ends)
                 self.lane.move(_PATIENCE)
                 seen = ticket.seen.get(self._id) or self._session.backend.pending(self._id, None, BATCH)
                 if not _is_plain(seen):
-                    return _tells_nothing  # each caller goes alone
+                    return _tells_nothing  # so each caller goes alone
                 assert seen.known is not None
                 base = seen.known.record
-            group = Group(base, fresh=False)  # some members came after this read
+            # not fresh: callers that come after this read join too, so its state cannot answer them without the commit
+            group = Group(base, fresh=False)
             group.helps = seen is not None
             # let callers that came meanwhile take part
             others = [] if term.batch is None else self.lane.more(term, term.batch)
@@ -260,8 +261,7 @@ class Chain:
         Return the links that had a turn, and the callers that still wait.
         """
         begun, later, left = list[Rider](), list[Rider](), MOST_BYTES
-        # do not count the announced changes that the chain carries: with 64 of them, no chain would have a step of its
-        # own
+        # do not count the announced changes that the chain carries: 64 of them would leave no room for its own steps
         most = STEPS + sum(step.carried is not None for step in group.steps)
         ends, cut = self._clock.monotonic() + SLOW, False
         for one in sorted(handles, key=lambda one: (not isinstance(one.request, Link), one.number)):
@@ -282,7 +282,7 @@ class Chain:
         return begun, later
 
     def _commit(self, group: Group, ticket: OwnTicket | None, run: str | None) -> Altered | None:
-        """Send the steps. None: nothing was sent, nothing was applied, or the outcome is unknown."""
+        """Send the steps; return their result. Return None if nothing was sent or applied, or nothing is known."""
         if group.together is None:
             return None
         number = None if ticket is None else ticket.number
@@ -299,7 +299,7 @@ class Chain:
     def _note(self, group: Group, altered: Altered | None, run: str | None, ticket: OwnTicket | None) -> None:
         """Note the record that the chain left, and whether other processes compete."""
         now = self._clock.monotonic()
-        # a caller that is alone for a while, or only reads, then runs as if there were no chain
+        # if no second caller commits for a while, callers run again as if there were no chain
         if len(group.members) > 1 and group.together is not None:
             self._until = now + _STAYS
             self._session.hot.note(self._id)
@@ -331,7 +331,7 @@ def chain_at(session: Session, entity_id: int) -> Chain:
 
 
 def chain_for(session: ManagerSession, request: Request[Any]) -> Chain | None:
-    """Return the chain that an alter waits for; None: its entity has no open chain."""
+    """Return the chain that a request waits for; None if it is not an alter, or its entity has no open chain."""
     merge = request.merge
     if merge is None or request.verb != "alter":
         return None

@@ -101,7 +101,7 @@ def missing(handle: Waiter) -> list[Decided]:
 
 
 def commit(members: Sequence[Decided], batch: Batch, backend: Batches) -> Written | None:
-    """Commit the proposals of ``members``. None: nothing was applied, or each request is in doubt.
+    """Commit the proposals of ``members``. Return None if nothing was applied, or each request is in doubt.
 
     A request in doubt goes to its full operation, which looks up its operation id.
     """
@@ -111,7 +111,7 @@ def commit(members: Sequence[Decided], batch: Batch, backend: Batches) -> Writte
     outcome: Written | Conflicted | Unknown
     try:
         outcome = backend.write_together(batch, PATIENCE)
-        if outcome == Conflicted("name"):  # the name was free when the request was decided
+        if outcome == Conflicted("name"):  # a name was free when its request was decided, and is taken now
             outcome = _without_renames(batch, backend)
         if outcome == Conflicted("busy"):
             outcome = backend.write_together(batch, 0)

@@ -114,7 +114,7 @@ class Group:
         if write.scope_version is None or write.doc is not None or write.empty:
             raise Left
         if self.steps and self.together is None:
-            raise Left  # without an alter, no step carries the intents in this record
+            raise Left  # the group has no alter yet, and only an alter's step can carry the intents in this record
         if write.place is not None:
             name = write.place.parent_id, write.place.key
             if name in taken:
@@ -142,7 +142,7 @@ class Group:
         losers = [member.handle for member in self.members if not member.true]
         if altered is None or altered.time is not None:
             losers = []
-        elif altered.queued:  # a transaction is in line: the full operation announces these
+        elif altered.queued:  # a transaction is in line: the full operation of each loser announces its change
             for handle in losers:
                 handle.request.queued(self.first)
             losers = []

@@ -38,7 +38,7 @@ class Term:
         """The batch that its leader sends."""
 
     def end(self) -> bool:
-        """End the term; False: another thread has ended it. (Popping from a list is atomic.)"""
+        """End the term; return False if another thread has ended it. (Popping from a list is atomic.)"""
         try:
             self._open.pop()
         except IndexError:
@@ -62,7 +62,7 @@ class _Stay:
         """The term in which the request leads, if it was elected."""
 
     def decide(self, fate: _Fate) -> bool:
-        """Take the request out of the queue; False: another thread was faster, perhaps with the same decision."""
+        """Take the request out of the queue; return False if another thread did, perhaps with the same decision."""
         mine = (fate,)  # a new tuple: if two threads elect the request, only one succeeds
         return self._fate.setdefault(None, mine) is mine
 
@@ -101,7 +101,7 @@ class _Stay:
         return self._after.get(None) is _ALONE
 
     def following(self) -> _Stay | None:
-        """Let the request wait in the queue once more; None: it goes alone, because its time is over."""
+        """Let the request wait in the queue once more; return None if it goes alone, because its time is over."""
         after = self._after.setdefault(None, _Stay())
         return None if after is _ALONE else after
 

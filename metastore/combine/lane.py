@@ -126,7 +126,7 @@ class Lane(Generic[Q, A]):
             self.leave(term)
 
     def lead(self) -> Term | None:
-        """Begin to lead for one request that goes alone; None: another thread leads. The caller must :meth:`leave`."""
+        """Begin to lead for one request that goes alone. Return None if another thread leads; else :meth:`leave`."""
         if process_id() != self._pid:  # this is a forked child
             self._begin()
         if not self._token.acquire(False):
@@ -222,7 +222,7 @@ class Lane(Generic[Q, A]):
         return bool(candidates) and candidates[0].number < number
 
     def _woken(self, handle: Handle[Q, A]) -> bool:
-        """Wait until the request can continue; False: its time ended while it was in the queue."""
+        """Wait until the request can continue. Return False if its time ended while it was in the queue."""
         while True:
             handle.catch_up()
             left = handle.ends - self._clock.monotonic()
@@ -240,7 +240,7 @@ class Lane(Generic[Q, A]):
 
     def _next_look(self, handle: Handle[Q, A]) -> float:
         """Return the time until a request looks again (seconds). It becomes the watcher if there is none."""
-        if not handle.waits:  # a batch has it already, which is true of few requests
+        if not handle.waits:  # a batch has the request already; only few requests are in a batch
             return self._patience
         if self._watcher is None or not self._watcher.waits:
             self._watcher = handle
@@ -342,7 +342,7 @@ class Lane(Generic[Q, A]):
                 return
             try:  # noqa: SIM105  (a context manager takes longer, in each call)
                 self._token.release()
-            except RuntimeError:  # there were two terms at once, and the other's leader has released the token
+            except RuntimeError:  # there were two terms at once, and the other term's leader has released the token
                 pass
             # a request that came just before the release found the token taken, so it waits for an election
             if not self._queue or not self._token.acquire(False):

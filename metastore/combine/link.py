@@ -67,7 +67,7 @@ class Link:
         return None if self._turn is None else self._turn[0]
 
     def end(self, end: End) -> bool:
-        """End the turn; False: it had ended, because the leader no longer waits. (``setdefault`` is atomic.)"""
+        """End the turn; return False if it had ended, because the leader no longer waits. (``setdefault`` is atomic)"""
         mine = self._end.setdefault(None, end) is end
         if self._turn is not None:
             self._turn[1].wake()

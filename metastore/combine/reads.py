@@ -100,7 +100,7 @@ def batches(session: Session) -> Batches:
 
 
 def below(session: Session, lookup: Lookup) -> Below | None:
-    """Return the place to look for the last name of a path; None: its parents are unknown."""
+    """Return the place to look for a path's last name; None if its parents are unknown, too many, or not from ROOT."""
     names = lookup.names
     if lookup.start is not ROOT or len(names) > _DEEPEST:
         return None

@@ -101,7 +101,7 @@ class Waiting(Generic[T]):
 
     def alone(self, resign: Resign) -> T:
         """Run the full operation, which continues after the batches. Raises DeadlineExceeded if no batch was sent."""
-        self.given_up = True  # before the batches are checked, because a batch checks this flag after it has begun
+        self.given_up = True  # set before ``under_way`` is read: a batch sets that first, and then reads this flag
         doubt = self.doubt or (_UNDER_WAY if self.under_way else None)
         if doubt is None and self.session.clock.monotonic() >= self.ends:
             raise self.expired()
@@ -191,7 +191,7 @@ class Waiting(Generic[T]):
 
     def _note_hot(self, entity_id: int, merge: Merge) -> None:
         """Make the full operation begin with an announcement; other changes of the entity are announced too."""
-        self.announce_on = entity_id  # another operation may forget that the entity is hot
+        self.announce_on = entity_id  # kept here too, because another operation may forget that the entity is hot
         self.session.hot.note(entity_id, merge.names and (merge.kind, merge.names))
 
 

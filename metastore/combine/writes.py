@@ -72,7 +72,7 @@ class Writes:
     def _with_others(self, one: Waiting[T], lane: Lane[Any, Any], send: Together[Any, Any]) -> T:
         metrics = one.session.metrics
 
-        def alone(_: Resign) -> T:  # no deadline around it: the clean-up needs time after the call's own one
+        def alone(_: Resign) -> T:  # without until(): the clean-up may need time after the call's deadline
             return one.alone(lambda: None)
 
         def together(handles: Sequence[Waiter]) -> Tell:

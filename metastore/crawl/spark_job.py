@@ -97,7 +97,7 @@ def _same(bucket: int) -> int:
     return bucket
 
 
-# Spark pickles object by object in Python, which is slow: many objects are packed into one first
+# Spark pickles object by object in Python, which is slow: so pack many objects into one first
 
 
 def _unpacked(work: Iterable[bytes]) -> Iterator[list[Candidate]]:

@@ -243,7 +243,8 @@ def _follow(
     size, ahead = least, False
     while True:
         page = backend.feed(seq, size, docs=not ahead, changes=not ahead)
-        if backend.origin.run != origin.run:  # another server answers, which may lack changes that were read
+        # another server answers, which may lack changes that were read: begin again
+        if backend.origin.run != origin.run:
             epoch, seq, collected, origin = _begun(backend, after)
             continue
         _check_whole(backend, page.rows, seq, epoch, collected)
@@ -296,7 +297,7 @@ def steps_between(
     seq, begun = low, set[UUID]()
     while seq < high:
         page = backend.feed(seq, _PAGE, docs=docs)
-        if _has_gap(page.rows, seq):  # a failed commit leaves a gap too; only the feed's start shows the cause
+        if _has_gap(page.rows, seq):  # a failed commit or gc left it; only the feed's start shows which of them
             check_kept(backend, low)
         for step in page.rows:
             seq = step.seq or seq

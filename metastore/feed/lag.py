@@ -1,4 +1,4 @@
-"""How far the reader of a feed is behind. This is noted as the reader reads, so it takes no query.
+"""Note how far the reader of a feed is behind while it reads, so that this figure takes no query.
 
 A reader has read all changes up to a moment: that of the last change that it took, or, at the end of the feed, the
 present. Its lag is the time since that moment. The lag grows while the reader works, and until it reads again. So it is

@@ -1,4 +1,4 @@
-"""One page of the change feed, for a service whose clients ask for the changes after a position."""
+"""Read one page of the change feed, for a service whose clients ask for the changes after a position."""
 
 from __future__ import annotations
 

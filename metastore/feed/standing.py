@@ -1,4 +1,4 @@
-"""The place of one entity before or after each step of the feed."""
+"""Track the place of one entity before or after each step of the feed."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Tracked:
         yield from (one for one in self.backend.steps(step.operation_id) if (one.seq or 0) <= self.seq)
 
     def _holds(self, step: Step, subject: Subject, purged: set[int]) -> bool:
-        if is_of_entity(step) and step.action == "purge":  # the path of a purge is the path at the time of the drop
+        if is_of_entity(step) and step.action == "purge":  # its path is that at the time of the drop, so use the ids
             return subject.id in purged
         return any(self.standing.holds(path, subject.kind) for path in subject.paths)
 

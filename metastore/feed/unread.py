@@ -1,4 +1,4 @@
-"""How far consumers have read the feed; gc keeps later changes for a limited time.
+"""Find how far consumers have read the feed; gc keeps later changes for a limited time.
 
 A consumer that is down must not hold up gc forever. The log gets two warnings: when half of the time is over, and when
 all of it is over. From then on, gc does not wait for the consumer, which gets HistoryGone once gc has removed a change

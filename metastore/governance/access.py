@@ -1,4 +1,4 @@
-"""What one user may see and do: decisions from facts that are read once, remembered, and guarded where they matter.
+"""Decide what one user may see and do, from facts that are read once, remembered, and guarded where they matter.
 
 A read asks the database, within the call, whether its evidence still holds. A mutation gets the scope versions of its
 evidence as guards, which its own statement locks and compares. A call that takes a right away increases one of these
@@ -199,7 +199,7 @@ class Access:
         return self._facts.chosen.get((parent_id, kind))
 
     def chose(self, parent_id: int, kind: str, chosen: Chosen | None) -> None:
-        """Remember the children of a kind that the user sees; None: it does not see the parent."""
+        """Remember the children of a kind that the user sees; ``chosen`` is None if it does not see the parent."""
         self._facts.chose(parent_id, kind, chosen)
 
     def probe(self, ids: Sequence[int]) -> Scopes:
@@ -258,7 +258,7 @@ class Access:
         return [found[n] for n in range(len(chains))]
 
     def _hold(self, rests: Scopes | None, probed: Probed | None) -> bool:
-        """Whether all these scope versions hold. None: the remembered facts disagree, so one of them is outdated."""
+        """Whether all these scope versions hold. ``rests`` is None if remembered facts disagree: one is outdated."""
         if rests is None:
             return False
         guessed = guesses()

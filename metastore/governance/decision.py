@@ -213,7 +213,7 @@ def _holds(facts: Facts, privilege: str, at: int) -> Ruling:
     if not mine:
         why = f"no role of {facts.user} allows {privilege} on {facts.chain[at].path}"
         return Ruling(False, why, missing=(privilege, facts.chain[at]))
-    # one grant is enough; take always the same one, so that few roles are guarded
+    # one grant is enough; always choose the same one, so that commits guard few roles
     best = min(mine, key=lambda grant: grant.role)
     why = f"{facts.role_in_words(best.role)} allows {privilege} on {facts.chain[levels[best.on]].path}"
     return Ruling(True, why, frozenset({best.role}))

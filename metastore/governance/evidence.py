@@ -186,7 +186,7 @@ class Remembered:
         self._paths[path] = entity_id
 
     def chose(self, parent_id: int, kind: str, chosen: Chosen | None) -> None:
-        """Remember which children are shown; None: forget them, so that they are read again."""
+        """Remember which children are shown; if ``chosen`` is None, forget them, so that they are read again."""
         if chosen is None:
             self.chosen.pop((parent_id, kind), None)
             return

@@ -196,7 +196,7 @@ class Seen:
         while before is not None:
             page = read(before)
             now = self._below(parent_id, kind, guards) if page.held else before
-            # rights granted since the call began may be missing; rights revoked since then must be missing
+            # the page may lack what rights granted since the call began show; it must lack what revoked ones showed
             if now == before or (fresh and now is not None and now.shows_all(before)):
                 return page
             before, fresh = now, True
@@ -219,7 +219,7 @@ class Seen:
             after = (page.rows[-1].key, page.rows[-1].node.id)
 
     def _below(self, parent_id: int, kind: str, guards: Guards) -> Chosen | None:
-        """Read which children of a kind the user sees, and remember them; None: it does not see the parent."""
+        """Read and remember which children of a kind the user sees. Return None if it does not see the parent."""
         chosen = self._metalakes() if parent_id == ROOT_ID else self._below_entity(parent_id, kind, guards)
         self._access.chose(parent_id, kind, chosen)
         return chosen

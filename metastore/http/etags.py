@@ -1,4 +1,4 @@
-"""ETags of entities, and the preconditions that name them (RFC 9110, 8.8.3 and 13.1). Pure.
+"""Make ETags of entities, and check the preconditions that name them (RFC 9110, 8.8.3 and 13.1). Pure.
 
 A tag is an entity's id and version: ``"7-3"``. The id distinguishes an entity from a later one with the same name.
 """

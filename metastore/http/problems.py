@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457)."""
+"""Show errors as problem details (RFC 9457)."""
 
 from __future__ import annotations
 

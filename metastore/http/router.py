@@ -1,4 +1,4 @@
-"""The routes; see :mod:`metastore.http`.
+"""Route requests about entities to the managers of a store; see :mod:`metastore.http`.
 
 ==========  =====================================  ==========================================================
 GET         /KINDS, /KINDS/PARENT/KINDS            a page of the children: ``size``, ``token``, ``prefix``

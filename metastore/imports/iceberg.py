@@ -82,7 +82,7 @@ def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Te
             try:
                 said = _properties(source, namespace)
                 tables, views = source.list_tables(namespace), _views(source, namespace)
-            except NoSuchNamespaceError:  # it was just dropped in the source
+            except NoSuchNamespaceError:  # the namespace was just dropped in the source
                 continue
             try:
                 _import_namespace(store, places, (*root, *namespace), said, opened.lease)
@@ -124,7 +124,7 @@ def _namespaces(source: Catalog, above: Names = ()) -> Iterator[Names]:
     """Yield all namespaces, each after the one above it."""
     try:
         found = sorted(source.list_namespaces(above))
-    except NoSuchNamespaceError:  # it was just dropped in the source
+    except NoSuchNamespaceError:  # the namespace was just dropped in the source
         return
     for namespace in found:
         names = tuple(namespace)
@@ -160,8 +160,8 @@ def _import_namespace(store: Store, places: Places, path: Names, said: dict[str,
         if changed:
             tx.schemas.alter(schema, *[SetProperty(key, said[key]) for key in changed])
 
-    with suppress(EntityNotFound):  # it was dropped just now
-        store.run(update, lease=lease)  # the commit validates what it read
+    with suppress(EntityNotFound):  # the schema was dropped just now
+        store.run(update, lease=lease)  # the commit validates what ``update`` read
 
 
 def _imported_properties(store: Store, schema: Entity) -> dict[str, str | None]:
@@ -179,7 +179,7 @@ def _import(
     source: Catalog, target: MetastoreCatalog, here: Names, kind: str, path: Names, place: Place | None
 ) -> bool | str:
     """Import one table or view; return whether it was written, or why it could not be."""
-    if place is None or place.path[:2] != here:  # it was dropped, or moved to another catalog
+    if place is None or place.path[:2] != here:  # people dropped the table or view, or moved it to another catalog
         return False
     try:
         place.require_free()
@@ -205,7 +205,7 @@ def _import_table(source: Catalog, target: MetastoreCatalog, path: Names, place:
     except NoSuchIcebergTableError:
         raise
     except NoSuchTableError:
-        if place.known:  # it was dropped or moved just now
+        if place.known:  # people dropped or moved the table or view just now
             return False
         here = None
     if here == location:

@@ -96,7 +96,9 @@ class Places:
         """The path that each container has in the source."""
 
     def container(self, kind: str, path: Names, **fields: Any) -> Entity | None:
-        """Return the catalog or schema that the source has at ``path``, made if it is new; None: people dropped it.
+        """Return the catalog or schema that the source has at ``path``, made if it is new.
+
+        Return None if people dropped it, or an entity above it.
 
         Raises one of OF_ONE; then nothing below it has a place.
         """
@@ -221,7 +223,7 @@ class Places:
                 places[path] = Place(one.names, known=True, own=True)
                 self._note(kind, path, one)
             elif path in free:
-                with suppress(*OF_ONE):  # the schema was dropped just now: each of its tables is a failure
+                with suppress(*OF_ONE):  # the schema was dropped just now: each of its tables becomes a failure later
                     if (gone := self._dropped_one(kind, here[:-1], path, here)) is not None:
                         places[path] = None
                         self._note(kind, path, gone)

@@ -48,7 +48,7 @@ def open_root(store: Store, path: Names, principal: str, **fields: Any) -> Itera
     made = set[int]()
     _, entity, _ = _found(store, path, principal, made, fields)
     with store.leases.acquire(f"{principal} into {entity.id}", ttl=TTL, timeout=PATIENCE) as lease:
-        # people may have renamed or dropped it while this one waited
+        # look again: people may have renamed or dropped the entity while this import waited for the lease
         metalake, entity, notes = _found(store, path, principal, made, fields)
         new = entity.id in made and not notes.of(entity.kind, 0, [path])
         notes.add("metalake", 0, path[:1], metalake)

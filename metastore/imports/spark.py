@@ -119,7 +119,7 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
 
 def _write(session: SparkSession, write: Any, described: list[Described], outcome: ImportCounts) -> None:
     shares = max(1, -(-len(described) // _SHARE))
-    # this gives the session's own context, with workers like this process
+    # this returns the session's own context, whose workers find the same modules as this process
     with spark_context(session.sparkContext.master) as context:
         written = context.parallelize(described, shares).mapPartitions(write).collect()
     outcome.written = sum(one is True for one in written)
@@ -273,7 +273,7 @@ def _written(store: Store, lake: Names, one: Described, place: Place, lease: Lea
         if here is None:
             if not place.known:  # the entity with this name is of another kind
                 raise EntityAlreadyExists(format_path(path))
-            return False  # it was dropped or moved just now
+            return False  # people dropped or moved the entity just now
         now = dict(here.doc)
         if wanted(now) == now:
             return False

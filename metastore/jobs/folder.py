@@ -1,4 +1,4 @@
-"""The folder of a job: it is removed when the job ends, or, if its server was killed, by the next server that starts.
+"""Give a job a folder: it is removed when the job ends, or, if its server was killed, by the next server that starts.
 
 A server holds a lock on each folder that it uses. The system releases the lock when the process ends.
 """

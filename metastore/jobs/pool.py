@@ -120,12 +120,12 @@ class WorkerPool:
             for id in self._running:
                 if id in cancelled:
                     self._running[id] = "cancel"
-                # the job or its metalake was dropped or disabled; the job runs again if they come back
+                # the job or its metalake was dropped or disabled: stop the job; it runs again if they come back
                 elif id not in queue:
                     self._running[id] = "leave"
         alive = living(self._store) if queue.any_started else {}
         if queue.any_started and seat.name not in alive:
-            return  # this server's renewal is late: it cannot tell which servers live
+            return  # this server's renewal is late, so it cannot tell which servers live
         lost = [job for job in mine if job.id not in self._running]  # a thread of this server gave these jobs up
         for job in (*lost, *queue.free(alive)):
             if len(self._running) >= self._workers:

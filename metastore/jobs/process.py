@@ -103,12 +103,12 @@ class Process:
                 with suppress(OSError):
                     pipe.close()
         if not self.wait(_GRACE):  # the guard does not end: perhaps the command stops it again and again
-            self._guard.kill()  # on Linux the command dies with it
+            self._guard.kill()  # on Linux the command dies with the guard
             self._guard.wait()
 
     def _tell(self, line: str) -> None:
         assert self._guard.stdin is not None
-        self._guard.send_signal(signal.SIGCONT)  # the command may have stopped it: then nothing would end the command
+        self._guard.send_signal(signal.SIGCONT)  # a guard that the command has stopped could not end the command
         with suppress(OSError):  # the guard has ended
             self._guard.stdin.write(line.encode())
             self._guard.stdin.flush()

@@ -58,7 +58,7 @@ class Queue:
                 elif change.kind == _METALAKE and change.action in _AWAY:
                     self._leave_out_what_is_away()
                 self._position = change.position  # last: after an error the next look begins with this change
-        except HistoryGone:  # this server slept for longer than gc keeps history
+        except HistoryGone:  # this server slept for longer than gc keeps history: read all jobs again
             self._position = None
         self._warn()
 
@@ -72,7 +72,7 @@ class Queue:
 
     def _read_metalake(self, lake: object) -> None:
         """Read the jobs of a metalake that is back: the feed says nothing about entities below it."""
-        with suppress(EntityNotFound, DropPending, NotInUse):  # the metalake is gone again
+        with suppress(EntityNotFound, DropPending, NotInUse):  # the metalake was dropped or disabled again
             if isinstance(lake, Metalake):
                 self._read_jobs(self._store.metalakes.load(lake))
 

@@ -100,13 +100,13 @@ def _finish(store: Store, job: Job, seat: Lease, status: str, code: int | None, 
             store.jobs.alter(job, ending, lease=seat)
         except (VersionConflict, LeaseLost):  # another server has taken the job
             return
-        # the job or its metalake is gone: the job runs again if they come back
+        # the job or its metalake was dropped or disabled: the job runs again if they come back
         except (EntityNotFound, DropPending, NotInUse):
             return
         except (InvalidArgument, UnreadableRow) as error:  # to try again would keep the worker from other jobs
             _LOG.error("the end of the job %s cannot be written: %s", job.path, error)
             return
-        except MetastoreError as error:  # no answer: no other server takes the job while the seat is held
+        except MetastoreError as error:  # try again: no other server takes the job while this one holds the seat
             _LOG.warning("the end of the job %s is not written yet: %s", job.path, error)
             SYSTEM.sleep(_PAUSE)
         else:

@@ -111,7 +111,7 @@ class Field:
                 raise
             again = None
         if again != left and self.decode is not None:
-            # a check takes the values that entities show, so it gets the decoded one
+            # a check takes the values that entities show, so give it the decoded value
             again = self._stored(self.decode(left), what)
         if again != left:
             raise InvalidArgument(f"{what} cannot be {shown(left)}: its check makes {shown(again)} of it")

@@ -38,7 +38,7 @@ def drop_handler(kind: str) -> Handler | None:
 
 
 def checked(handler: Handler) -> Handler:
-    """Return ``handler``. Raises InvalidArgument if it cannot be called with a pending drop.
+    """Return ``handler``. Raises InvalidArgument if it is async, or cannot be called with a pending drop.
 
     This is checked before the call, because once the call has begun, the drop can no longer be rolled back.
     """

@@ -96,7 +96,7 @@ def stored(value: object) -> object:
 
 
 def as_secret(value: str) -> Secret | None:
-    """Return the secret that a stored value represents; None: it is plain text."""
+    """Return the secret that a stored value represents; None if it is plain text, or not a well-formed secret."""
     if not value.startswith(PREFIX):
         return None
     if value.startswith(SEALED):

@@ -1,8 +1,8 @@
-"""The port of leases: the promises of a book, which keeps leases. A book is a database table, or objects in a bucket.
+"""The port of a lease store, called a *book*, and what every book promises.
 
-For each name a book has one entry, which is never deleted: a token, the holder, and the time when it expires. *Take*,
-*release* and *break* are compare-and-swap on the entry. Each makes the token grow; a renewal moves only the
-time.
+A book is a database table, or objects in a bucket. For each name it has one entry, which is never deleted: a token,
+the holder, and the time when the lease expires. *Take*, *release* and *break* are compare-and-swap on the entry. Each
+makes the token grow; a renewal moves only the time.
 
 A book returns only decided outcomes. If it sends a request again, or an answer is lost, it settles the outcome before
 it returns: a grant in doubt is not a grant. If it cannot settle the outcome before the call's deadline
@@ -120,13 +120,13 @@ class Book(Protocol):
         """Take all leases if each is free or expired, and no other process has waited longer; otherwise take none."""
 
     def renew(self, grants: Sequence[Grant], incarnation: str, ttl: float) -> datetime | None:
-        """Renew all grants for ``ttl`` seconds from now; return when they expire. None: one of them is lost."""
+        """Renew all grants for ``ttl`` seconds from now; return when they expire, or None if one of them is lost."""
 
     def release(self, grants: Sequence[Grant], incarnation: str) -> bool:
-        """Release those of the grants that the caller still holds, and no others. False: it held none of them."""
+        """Release those of the grants that the caller still holds, and no others. Return False if it held none."""
 
     def break_(self, name: str) -> bool:
-        """Take a lease away from its holder. False: it has no holder."""
+        """Take a lease away from its holder. Return False if it has no holder."""
 
     def holders(
         self, names: Sequence[str] | None = None, unreadable: Callable[[MetastoreError], object] | None = None

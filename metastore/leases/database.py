@@ -109,7 +109,7 @@ class DatabaseBook:
                 self._untake(take, want.ttl)
                 raise
             if isinstance(answer, Conflicted):
-                raise Conflict(answer.cause, "other processes took some of the leases at the same moment")
+                raise Conflict(answer.cause, "other callers took some of the leases at the same moment")
             if isinstance(answer, Unknown):
                 ends = session.clock.monotonic() + remaining(session.clock, session.policy.deadline)
                 if ask_until_it_answers(session, operation_id, ends - began, ends) is not None:
@@ -125,8 +125,8 @@ class DatabaseBook:
             return tuple([_grant(row) for row in answer.rows])
         if answer.ahead is not None and answer.held is None:
             return Refusal(answer.ahead, None, None, 0.0)
-        if answer.held is None:  # the snapshot shows no holder, so another process has just taken it
-            raise Conflict("lease", "another process took it at the same moment", 0.0)
+        if answer.held is None:  # the snapshot shows no holder, so another caller has just taken the lease
+            raise Conflict("lease", "another caller took the lease at the same moment", 0.0)
         expires_at = answer.held.expires_at or 0
         seconds = 0.0 if answer.ahead is not None else max((expires_at - answer.now) / _MICROS, 0.001)
         return Refusal(answer.held.name, answer.held.owner, utc(expires_at), seconds)
@@ -172,10 +172,10 @@ class DatabaseBook:
 
         def attempt() -> bool:
             answer = send(operation_id)
-            if not answer and lost:  # it may have waited for an earlier sending, whose effect a later snapshot shows
+            if not answer and lost:  # ask again: a later snapshot shows the effect of an earlier sending
                 answer = send(operation_id)
             if isinstance(answer, Conflicted):
-                raise Conflict(answer.cause, "other processes changed the lease at the same moment")
+                raise Conflict(answer.cause, "other callers changed the lease at the same moment")
             if isinstance(answer, Unknown):
                 lost.append(operation_id)
                 raise Conflict("lost", f"the answer was lost ({answer.reason})")
@@ -280,7 +280,7 @@ class DatabaseBook:
             mirror = Mirror(operation_id, session.principal, name, _path(name), token, owner, incarnation)
             answer = self._rows.mirror(mirror)
             if isinstance(answer, Conflicted):
-                raise Conflict(answer.cause, "another process noted another token at the same moment")
+                raise Conflict(answer.cause, "another caller noted another token at the same moment")
             if isinstance(answer, Unknown):
                 lost.append(operation_id)
                 raise Conflict("lost", "the answer was lost")  # the next attempt finds the token noted, and returns it

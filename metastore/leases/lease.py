@@ -44,7 +44,7 @@ class Staging(Protocol):
     """Keeps values that were staged under a lease until they are published."""
 
     def stage(self, token: LeaseToken, entity: Entity, key: str, value: str) -> bool:
-        """Stage one value. False: the lease has another token."""
+        """Stage one value. Return False if the lease has another token."""
 
     def publish(self, hold: Hold, changes: object, only: object) -> tuple[Entity, ...]:
         """Make the staged values visible, in one commit under the lease."""
@@ -78,7 +78,8 @@ class Hold:
         self._ttl = ttl
         self._validity = None if since is None else Validity(clock, ttl, since)
         self._expires_at = min(grant.expires_at for grant in grants)
-        self._last, self._answered = ttl, clock.monotonic()  # of the renewal that the book applied last
+        # the ttl of the renewal that the book applied last, and when its answer came
+        self._last, self._answered = ttl, clock.monotonic()
         self._heart = Heartbeat(self, ttl / 4 if renew_every is None else renew_every)
         self._on_lost: OnLost | None = None
         self.lost: threading.Event = Lost(self)
@@ -115,7 +116,10 @@ class Hold:
         return tuple([fence for fence in fences if fence is not None])
 
     def check(self) -> None:
-        """Raise LeaseLost if the lease is known to be lost, or its time is over. This sends no request."""
+        """Raise LeaseLost if the lease is known to be lost, is over, was released, or belongs to another process.
+
+        This sends no request.
+        """
         if os.getpid() != self._pid:
             raise self._error("it belongs to the process that acquired it, not to its child")
         if self._released:
@@ -156,7 +160,7 @@ class Hold:
                     "acquire it from this store's leases. If a fail-over lost the token of a lease in a bucket, call "
                     "again: it is noted again"
                 )
-        return self.lose("it has another token by now: another process took it over, or broke it")
+        return self.lose("it has another token by now: another caller took it over, or broke it")
 
     def lose(self, why: str) -> LeaseLost:
         """Note that the lease is lost, call ``on_lost`` once, and return the error to raise."""
@@ -189,20 +193,21 @@ class Hold:
         self.check()
         if self._validity is None:
             raise InvalidArgument("only the process that acquired the lease can renew it; this process joined it")
-        since, ttl = Instant.now(self.clock), self._ttl  # read once: another thread may acquire it for longer meanwhile
+        # the ttl is read once: another thread may acquire the lease for longer meanwhile
+        since, ttl = Instant.now(self.clock), self._ttl
         expires_at = self._book.renew(self._grants, self.incarnation, ttl)
         if expires_at is None:
-            self.check()  # another thread may have released it meanwhile
-            raise self.lose("another process has it, or broke it")
+            self.check()  # raises the right error if another thread has released the lease meanwhile
+            raise self.lose("another caller has taken it over, or broke it")
         is_left_out = not self._note(expires_at, Validity(self.clock, ttl, since))
         self.check()  # the answer may have come too late
-        # left out: the database applied a shorter renewal after this one. ttl < _ttl: another thread acquired it for
-        # longer, and this renewal may have come after that one
+        # renew again if the database applied a shorter renewal after this one (is_left_out), or if another thread has
+        # acquired the lease for longer, because this shorter renewal may have come after the longer one
         if is_left_out or ttl < self._ttl:
             self.renew()
 
     def _note(self, expires_at: datetime, renewed: Validity) -> bool:
-        """Note the end that the holder may rely on. False: the database ended the lease earlier after ``renewed``.
+        """Note the end that the holder may rely on. Return False if the database set an earlier end after ``renewed``.
 
         The database has the end of the renewal that it applied last. Of two renewals in flight at once, its clock shows
         which one that is.
@@ -216,7 +221,7 @@ class Hold:
                 return False
             if later:
                 self._expires_at, self._last, self._answered = expires_at, ttl, self.clock.monotonic()
-            # a renewal that was answered earlier may last longer, unless this one has shortened it
+            # keep the longer of two renewals; but a later, shorter renewal has shortened the lease
             if (later and ttl < known.ttl) or renewed.left() > known.left():
                 self._validity = renewed
             return True
@@ -240,18 +245,21 @@ class Hold:
         return self._ttl if self._validity is None else self._validity.left()
 
     def release(self) -> bool:
-        """Release the lease. False: it was released before, or is lost. The call may be repeated."""
+        """Release the lease. Return False if it was released before, is lost, or a parent process holds it.
+
+        The call may be repeated.
+        """
         if os.getpid() != self._pid or self._given_back or self._validity is None:
             return False
         self._released = True
         self._heart.stop(_PATIENCE)
         now = self.clock.monotonic()
         try:
-            # after that time the lease has expired
+            # no longer than the lease lasts: then it has expired anyway
             with until(now + min(max(self._left(), _LAST_TRY), self._deadline)):
                 given_back = self._book.release(self._grants, self.incarnation)
         except StoreClosed:
-            given_back = False  # a store in memory ends with its leases
+            given_back = False  # stays False for a store in memory, whose leases ended with it
             with cleaning(now + _LAST_TRY), suppress(StoreClosed):
                 given_back = self._book.release(self._grants, self.incarnation)
         self._given_back = True  # set last: after an error the release can be tried again
@@ -276,7 +284,7 @@ class Hold:
             self._heart.stop()
 
     def again(self, ttl: float, renew_every: float | None, on_lost: OnLost | None) -> bool:
-        """Grant the lease to its holder again, for at least ``ttl`` seconds from now. False: it has ended."""
+        """Grant the lease to its holder again, for at least ``ttl`` seconds from now. Return False if it has ended."""
         if self.is_over():
             return False
         self._ttl = max(self._ttl, ttl)  # an outer block may rely on the longer ttl
@@ -285,7 +293,7 @@ class Hold:
         except LeaseLost:
             return False
         with self._guard:
-            if not self._claims:  # its last block has ended meanwhile, in another thread, which releases it
+            if not self._claims:  # the last block has ended meanwhile in another thread, which releases the lease
                 return False
             self._claims += 1
         self.watch(on_lost)
@@ -299,7 +307,7 @@ class Hold:
             self.check()
             keeper = self._heart.keep() if self._validity is not None else self.clock.runner()
         except BaseException:
-            if not self.lost.is_set():  # without its heartbeat the lease would expire unnoticed
+            if not self.lost.is_set():  # release the lease: without a heartbeat it would expire unnoticed
                 with suppress(MetastoreError):
                     self.release()
             raise
@@ -344,7 +352,7 @@ class Hold:
         stage it again, or another value for the key, before you publish.
         """
         if not self._staged().stage(self.tokens()[0], entity, key, value):
-            raise self.lose("it has another token by now: another process took it over, or broke it")
+            raise self.lose("it has another token by now: another caller took it over, or broke it")
 
     def publish(self, changes: object = (), *, only: Iterable[Entity] | None = None) -> tuple[Entity, ...]:
         """Make all staged values visible, in one commit that requires the token; return the entities.
@@ -376,7 +384,7 @@ class Lease(Hold):
 
     @property
     def token(self) -> int | None:
-        """The fencing token. None: the lock files of this format have no tokens."""
+        """The fencing token; None if the lock files of this format have no tokens."""
         return self._grants[0].token
 
     def __repr__(self) -> str:

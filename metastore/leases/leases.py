@@ -199,12 +199,15 @@ class Leases:
         self._mine(lease).renew()
 
     def release(self, lease: Hold) -> bool:
-        """Release a lease. False: it was released before, or is lost. The call may be repeated."""
+        """Release a lease. Return False if it was released before, is lost, or a parent process holds it.
+
+        The call may be repeated.
+        """
         return self._mine(lease).release()
 
     def _mine(self, lease: object) -> Hold:
         if not isinstance(lease, Hold):
-            raise InvalidArgument(f"a lease is what acquire returned, not {shown(lease)}")
+            raise InvalidArgument(f"a lease must come from acquire, acquire_many or join; got {shown(lease)}")
         return lease
 
     def join(self, name: str, token: int) -> Lease:
@@ -212,7 +215,7 @@ class Leases:
 
         ``metastore lease run NAME -- COMMAND`` passes the name and the token to the command, in METASTORE_LEASE and
         METASTORE_LEASE_TOKEN. This process neither renews nor releases it. Raises LeaseLost if the lease has another
-        token.
+        token, has no holder, or has expired.
         """
         name, token = clean_lease(name), positive_integer(token, "a token")
         granted = self._book.granted(name, token)
@@ -256,7 +259,7 @@ class Leases:
             raise errors[0]
 
     def break_(self, name: str) -> bool:
-        """Take a lease away from its holder, whose commits under it fail from now on. False: it has no holder."""
+        """Take a lease away from its holder, whose commits under it fail from now on. Return False without a holder."""
         return self._book.break_(clean_lease(name))
 
     def audit(self, name: str, *, unreadable: Unreadable | None = None) -> Iterator[LeaseEvent]:

@@ -159,7 +159,7 @@ def _text(text: object, what: str) -> str:
 
 
 def clear_away(backend: Backend, clean_up: Callable[[LeftBehind], None] | None) -> int:
-    """Call ``clean_up`` with each value that was left behind, then delete its row; return how many. None: keep them.
+    """Call ``clean_up`` with each value that was left behind, then delete its row; return how many. If None, keep them.
 
     A visible value, which was published or is in its entity's document, is never handed over. A value stays if that
     document is damaged. If ``clean_up`` raises, the error ends the call, and the next call hands over the same value

@@ -98,7 +98,7 @@ class _Client:
             return finished
 
     def _open(self, gone: _Gone) -> Store | None:
-        """Return the store; wait for an unavailable database. None: the run was stopped before that."""
+        """Return the store; wait for an unavailable database. Return None if the run was stopped before that."""
         while not self._barrier.is_over(gone):
             try:
                 return open_store(self._assignment.url, deadline=_DEADLINE, hooks=[self._hook])

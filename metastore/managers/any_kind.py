@@ -14,7 +14,7 @@ from metastore.port.records import Lookup, Record, Resolved
 
 
 def check_kind(target: object, kind: str | None) -> None:
-    """Raise InvalidArgument for an unknown kind, a kind without paths, or a loaded entity of another kind."""
+    """Raise InvalidArgument for an unknown kind, a kind without a target, or a loaded entity of another kind."""
     if kind is None:
         return
     if target is None:
@@ -48,7 +48,7 @@ def lookups_of(names: tuple[str, ...], kind: str | None) -> list[Lookup]:
 
 
 def found_at(names: tuple[str, ...], resolved: list[Resolved], kind: str | None) -> Record | None:
-    """Return the entity that a path led to; None: no entity. Raises InvalidArgument if several do."""
+    """Return the entity of a kind (None: any) that a path led to, or None. Raises InvalidArgument if several do."""
     records = [one.record for one in resolved if one.record is not None]
     kinds = [record.chain[-1].kind for record in records]
     if len(kinds) > 1:

@@ -57,7 +57,7 @@ def _create(
     ends, rounds = session.clock.monotonic() + session.policy_of(call).deadline, 0
     with until(ends):
         if call.operation_id is not None and not session.in_transaction:
-            # before the call itself: otherwise an error about missing parents would become the operation's result
+            # make parents before the first attempt: otherwise the error about them would become the operation's result
             _make_all_parents(session, kind, path, options, call)
         while True:
             try:

@@ -265,8 +265,7 @@ class Looking:
             group, below = _alike(waiting, most), list[Container]()
             for search in self._parts(group[0]):
                 yield from self._of_all(search, group, below)
-            # put as many small containers into one statement as fill half a page, if each has as many children as the
-            # containers of the last statement
+            # put so many small containers into one statement that they fill half a page, as the last statement shows
             most = min(max(len(group) * _PAGE // (2 * max(len(below), 1)), 1), _TOGETHER)
             if self.wanted.recursive:
                 waiting += [one for one in below if kind_named(one.kind).container]

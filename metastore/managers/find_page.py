@@ -249,5 +249,5 @@ class _Step:
             return wanted.properties.items() <= entity.properties.items() and (
                 self._text is None or self._text.is_in(entity)
             )
-        except UnreadableRow:  # it may match, so yield it: reading it raises the error
+        except UnreadableRow:  # the entity may match, so show it: reading it raises the error
             return True

@@ -128,7 +128,7 @@ class Manager(Generic[E]):
     ) -> Page[E]:
         """Return one page of the direct children, by name; ``token`` is the ``next_token`` of the page before.
 
-        ``prefix`` has no wildcards. Raises InvalidArgument for a token of another listing.
+        ``prefix`` has no wildcards. Raises InvalidArgument for a token that is damaged or of another listing.
         """
         return self._reader.children_page(parent, LIVE, size, token, prefix)
 
@@ -254,7 +254,7 @@ class Manager(Generic[E]):
         expected_version: int | None = None,
         **options: Unpack[CallOptions],
     ) -> bool:
-        """Drop the entity; False: no such entity exists. Raises NotEmpty unless ``cascade`` or the entity is empty.
+        """Drop the entity; return False if it does not exist. Raises NotEmpty unless ``cascade`` or it is empty.
 
         It can be restored until gc collects it.
         """
@@ -311,7 +311,8 @@ class Manager(Generic[E]):
     def purge(self, target: Target, *, expected_version: int | None = None, **options: Unpack[CallOptions]) -> bool:
         """Remove an entity for good: a live and empty one, or a dropped one that is given as an Entity.
 
-        False: no such entity exists. The history goes with the entity; its entries in the feed stay for the retention.
+        Return False if it does not exist, or was dropped with an entity above it. The history goes with the entity; its
+        entries in the feed stay for the retention.
         """
         call = call_of(options)
         actor = actor_of(self._session, call)

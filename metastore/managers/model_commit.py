@@ -110,7 +110,7 @@ class ModelEdit(SeenModel):
         return number
 
     def alter(self, number: int, changes: Sequence[EntityChange]) -> bool:
-        """Apply changes to a version; False: the version stays equal."""
+        """Apply changes to a version; return False if the version stays equal."""
         if self._view.asking:
             self._touched[number] = "alter"
             return True
@@ -129,7 +129,7 @@ class ModelEdit(SeenModel):
             self._change(RemoveAlias(alias))
 
     def point(self, alias: str, number: int | None) -> bool:
-        """Let an alias point to version ``number``; None: to no version. False: it already does."""
+        """Let an alias point to version ``number`` (None: to no version); return False if it already does."""
         before: int | None = self.doc["aliases"].get(alias)
         if before == number:
             return False

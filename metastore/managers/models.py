@@ -82,7 +82,7 @@ class Models(Manager[Model]):
         raise VersionConflict(seen.path, None, None, f"{seen.path}: the alias {alias} moved meanwhile; run it again")
 
     def versions(self, model: Target) -> Iterator[ModelVersion]:
-        """Yield the versions by number, page by page. Raises EntityNotFound, also if the model goes meanwhile."""
+        """Yield the versions by number. Raises EntityNotFound, also if the model is dropped or renamed meanwhile."""
         if self._session.in_transaction:  # a transaction notes the whole listing as read
             yield from sorted(self._rows.list(model), key=lambda version: version.number)
             return
@@ -125,7 +125,7 @@ class Models(Manager[Model]):
             # read after the rows: a version added meanwhile is among the rows, or has a later number
             known = backend.by_id([model_id])[0]
             if known is None or not known.live:
-                raise EntityNotFound(str(model_id), f"the model with the id {model_id} was dropped while it was read")
+                raise EntityNotFound(str(model_id), f"the model {model_id} was dropped while it was read; list again")
             left = _latest(known.record) - after
             if left <= 0:
                 break
@@ -224,7 +224,7 @@ class Models(Manager[Model]):
 
     @shows_options(CallOptions)
     def drop_version(self, model: Target, number_or_alias: int | str, **options: Unpack[CallOptions]) -> bool:
-        """Drop a version and its aliases; False: no such version exists. Its number is not used again."""
+        """Drop a version and its aliases; return False if it does not exist. Its number is not used again."""
 
         def attempt(view: View) -> Proposal[bool] | bool:
             try:
@@ -263,7 +263,7 @@ class Models(Manager[Model]):
 
     @shows_options(CallOptions)
     def drop_alias(self, model: Target, alias: str, **options: Unpack[CallOptions]) -> bool:
-        """Remove an alias; False: no such alias."""
+        """Remove an alias; return False if there is no such alias."""
         name = clean_alias(alias)
 
         def attempt(view: View) -> Proposal[bool] | bool:

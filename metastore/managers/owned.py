@@ -83,7 +83,7 @@ class OwnedManager(Generic[O]):
     def page(self, owner: Target, *, size: int = 100, token: str | None = None, prefix: str | None = None) -> Page[O]:
         """Return one page of the owner's rows, by name; ``token`` is the ``next_token`` of the page before.
 
-        ``prefix`` has no wildcards. Raises InvalidArgument for a token of another listing.
+        ``prefix`` has no wildcards. Raises InvalidArgument for a token that is damaged or of another listing.
         """
         return self._page(owner, size, token, prefix, lambda record: cast(O, self._kind.row(record)))
 
@@ -285,7 +285,7 @@ class OwnedManager(Generic[O]):
 
     @shows_options(CallOptions)
     def drop(self, owner: Target, name: str, **options: Unpack[CallOptions]) -> bool:
-        """Drop one row; False: no such row exists."""
+        """Drop one row; return False if there is no such row."""
         name = clean_name(name)
 
         def attempt(view: View) -> Proposal[bool] | bool:

@@ -48,7 +48,7 @@ class Owners:
 
     @shows_options(CallOptions)
     def remove(self, target: Target, owner: Target, *, kind: str | None = None, **options: Unpack[CallOptions]) -> bool:
-        """Leave ``target`` without an owner, if ``owner`` owns it; False: ``owner`` does not own it."""
+        """Leave ``target`` without an owner, if ``owner`` owns it; return False if ``owner`` does not own it."""
         return self._relations.detach(target, owner, kind=kind, **options)
 
     def of(self, target: Target, *, kind: str | None = None) -> User | Group | None:
@@ -93,7 +93,7 @@ class Groups(Disableable[Group]):
 
     @shows_options(CallOptions)
     def remove(self, group: Target, user: Target, **options: Unpack[CallOptions]) -> bool:
-        """Take a user out of a group; False: the user was not in the group."""
+        """Take a user out of a group; return False if the user was not in the group."""
         return self._relations.unrelate(self._in(group, user), lambda _: True, None, options)
 
     def _in(self, group: Target, user: Target) -> WantedRelation:
@@ -141,7 +141,7 @@ class Roles(Manager[Role]):
     def revoke(
         self, role: Target, privilege: str, on: Target, *, kind: str | None = None, **options: Unpack[CallOptions]
     ) -> bool:
-        """Remove the grant and the denial of a privilege on an object; False: there was neither."""
+        """Remove the grant and the denial of a privilege on an object; return False if there was neither."""
         word = clean_privilege(privilege)
         values = [f"{effect}:{word}" for effect in ("allow", "deny")]
         wanted = WantedRelation(end_of(role, ("role",)), end_of(on, (), kind))
@@ -162,7 +162,7 @@ class Roles(Manager[Role]):
 
     @shows_options(CallOptions)
     def unassign(self, role: Target, frm: Target, **options: Unpack[CallOptions]) -> bool:
-        """Take a role from a user or a group; False: it did not have the role."""
+        """Take a role from a user or a group; return False if it did not have the role."""
         return self._members.unrelate(self._has(role, frm), lambda _: True, None, options)
 
     def _has(self, role: Target, member: Target) -> WantedRelation:

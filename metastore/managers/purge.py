@@ -41,7 +41,7 @@ def delete_trees(backend: Upkeep, roots: Sequence[int]) -> int:
             continue
         gone = _delete(backend, stack.pop())
         deleted += gone
-        if not gone:  # another process deletes them, and continues with the rest
+        if not gone:  # another process deletes this tree, and goes on with its rest
             return deleted + sum(delete_trees(backend, [one]) for one in roots if len(roots) > 1)
     return deleted
 

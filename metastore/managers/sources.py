@@ -167,7 +167,7 @@ class Sources(OwnedManager[Source]):
         ]
         entities = (catalog, *{new.parent.id: new.parent for new in tables}.values())
         chains = [entity.record.chain for entity in entities]
-        guards = both(*chains)  # the entities may have been loaded at different times
+        guards = both(*chains)  # the older scope version of each: the entities may have been loaded at different times
 
         def attempt(view: View) -> Proposal[list[int]]:
             for chain in chains:

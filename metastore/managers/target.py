@@ -106,7 +106,7 @@ def unless_back(error: Callable[[], MetastoreError], again: Callable[[], T]) -> 
 
 
 def look_again(changed: LookAgain, again: Callable[[], T]) -> T:
-    """Return the result of ``again``. Raises VersionConflict if the call has looked too often."""
+    """Return the result of ``again``. Raises VersionConflict after too many looks, ``changed`` in a guessing block."""
     # remembered rights would show the ancestors but hide the entity at each look: let the attempt run without them
     if guesses() is not None:
         raise changed
@@ -163,7 +163,7 @@ def absent_parent(backend: Reads, where: Lookup, nodes: tuple[Node, ...]) -> Met
 
 def not_live(backend: Reads, known: Known | None, path: str, message: str) -> MetastoreError:
     """Return the error for an entity read by its id that is not live: it is being dropped, or was dropped."""
-    if known is not None and known.live:  # another process has restored it since the first read
+    if known is not None and known.live:  # another process has restored the entity since the first read
         raise LookAgain(path)
     pending = pending_above(backend, known.record.chain) if known is not None and known.dropping else None
     return pending or EntityNotFound(path, message)

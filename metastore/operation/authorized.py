@@ -93,7 +93,7 @@ def _ask_first(access: Access, request: Request[T], view: View, error: Metastore
     """Raise PermissionDenied instead of an attempt's error if the user lacks the right: that error reveals more."""
     taken = isinstance(error, EntityAlreadyExists)
     asked = as_if_free(view, error.path) if isinstance(error, EntityAlreadyExists) else as_if_expected(view)
-    with suppress(EntityNotFound, VersionConflict):  # then the call fails for another reason
+    with suppress(EntityNotFound, VersionConflict):  # the call fails for another reason than a missing right
         try:
             decided = request.attempt(asked)
         except EntityAlreadyExists as also:
@@ -143,7 +143,7 @@ def _guarded(access: Access, view: View, proposal: Proposal[T], merge: Merge | N
     writes, finish = _owned(access, proposal, rests.known)
     guards = requiring(proposal.guards, rests.scopes.without([i for i, _ in exclusive]))
     evidence, merge = rests.scopes.pairs, proposal.merge or merge
-    if any(keeps(access, write) for write in proposal.writes):  # a later helper may find other values
+    if any(keeps(access, write) for write in proposal.writes):  # do not announce it: a helper may find other values
         merge = None
     carried = None if merge is None else replace(merge, evidence=_both(merge.evidence, rests.scopes))
     reads = (*proposal.reads, *dict.fromkeys(Expect(template.id, template.version) for template in templates))
@@ -231,7 +231,7 @@ def _makes_somebody_else(view: View, write: Update) -> bool:
     """
     if write.event.kind != USER.name or write.doc is None:
         return False
-    (row,) = view.backend.by_id([write.id])  # the write expects this version, or fails
+    (row,) = view.backend.by_id([write.id])  # the commit fails if the row has another version by then
     return row is None or _external_id(row.record.doc) != _external_id(write.doc)
 
 

@@ -54,7 +54,7 @@ def give_up(
             if row.pending_on is not None or row.look:
                 raise OutcomeUnknown(row.id) from error
             if isinstance(unasked, InvalidArgument):
-                raise  # the call ends with this error
+                raise  # the store was closed: the call ends with this error
     if not isinstance(error, DeadlineExceeded | RetriesExhausted):
         raise error
     if unavailable is not None:

@@ -93,7 +93,7 @@ class BatchSize:
 
 
 def plan(seen: Pending, own: UUID | None, batch: BatchSize, scopes: Mapping[int, int] = _NONE) -> PlannedHelp | None:
-    """Resolve the oldest intents that this program understands, and intent ``own``; None: no such intent exists.
+    """Resolve the oldest intents that this program can resolve, and intent ``own``. Return None if there is none.
 
     The entity must be live. While ``batch`` looks for a culprit, ``own`` waits for its turn. ``scopes``: the present
     scope versions that users' intents rest on. An intent whose evidence no longer holds is *moved*: its owner must

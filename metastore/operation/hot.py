@@ -38,7 +38,7 @@ class ForgetfulMap(Generic[V]):
         self.values.pop(key, None)
         self.values[key] = value
         if len(self.values) > _MOST:
-            # another thread is removing entries too: one entry too many does no harm
+            # if another thread removes entries at the same time, one entry too many may stay, which does no harm
             with suppress(RuntimeError, StopIteration):
                 self.values.pop(next(iter(self.values)), None)
 

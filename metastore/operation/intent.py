@@ -110,7 +110,7 @@ class Intent:
                 return self._decided(done)
 
     def attempt(self, entity_id: int) -> Record | Step | None:
-        """Make one attempt of :meth:`help` on one snapshot, without waiting; None: transactions are in line."""
+        """Make one attempt of :meth:`help` on one snapshot, without waiting; None if transactions are in line."""
         session = self._session
         began = session.clock.monotonic()
         seen = session.backend.pending(entity_id, self._row.id, BATCH)
@@ -169,7 +169,7 @@ class Intent:
     def _wait_in_line(self, entity_id: int, line: Line | None = None) -> Step | None:
         """Wait for the transactions in line; the next one's commit applies the intent. Return the row then.
 
-        No attempt is lost meanwhile. None: the line is empty. ``line``: the line as the last look showed it.
+        No attempt is lost meanwhile. Return None if the line is empty. ``line``: the line as the last look showed it.
         """
         give_way(self._session.backend, [entity_id])
         watch = Watch(self._session, [entity_id])
@@ -201,7 +201,7 @@ class Intent:
                 continue
             assert result is not None
             if one.action in CLAIMABLE:
-                self._row.look = True  # the intent has expired, or its path leads to another entity now
+                self._row.look = True  # the intent was not applied: it has expired, or its entity has moved
                 break
             self._row.pending_on = None
             if one.action == "alter":
@@ -226,7 +226,7 @@ class Intent:
             self._row.claim_again()
         if own.action == "expired":
             if self._session.clock.monotonic() < self._row.ends - _CLOSE:
-                self._row.claim_again()  # it expired at the deadline of another call with this id
+                self._row.claim_again()  # the intent expired at the deadline of another call with this id
             self._row.pending_on = None
             raise DeadlineExceeded(f"{self._what()} was not applied within its deadline; call again")
         return with_origin([own], self._session.backend)[0]
@@ -247,7 +247,7 @@ class Intent:
 def help_others(session: Session, entity_id: int) -> bool:
     """Apply the pending intents of an entity, for a commit that cannot carry them.
 
-    False: this program does not understand the remaining intents, so the commit ignores them.
+    Return False if this program cannot resolve the remaining intents; then the commit ignores them.
     """
     batch = BatchSize()
     while True:

@@ -90,7 +90,7 @@ def entity_at(step: Step, chain: tuple[Node, ...] | None = None, origin: Origin 
     if step.doc is None or path is None or step.entity_id is None or step.version is None:
         return None
     names = parse_path(path)
-    first = step.created_at is None and step.action == "create"  # gone, but this step has its creator and time
+    first = step.created_at is None and step.action == "create"  # the row is gone, but this step shows its creator
     created_by = step.principal if first else step.created_by
     audit = (created_by, step.created_at or step.time, step.principal, step.time)
     if step.owner_id is not None:

@@ -21,7 +21,7 @@ def key(text: str, *, scope: str = "") -> UUID:
     """Return the operation id of a client's idempotency key, for ``operation_id=``.
 
     ``scope`` is the owner of the key, such as the principal: equal texts of different scopes are different operations.
-    Anybody who knows both can compute the id. Raises InvalidArgument unless both are non-empty texts.
+    Anybody who knows both can compute the id. Raises InvalidArgument unless both are texts, and if the key is empty.
     """
     ours, whose = _bytes(text, "a key"), _bytes(scope, "a key's scope")
     if not ours:

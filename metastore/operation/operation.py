@@ -123,7 +123,7 @@ class Operation(Generic[T]):
         except BaseException as interrupt:
             self._decided_by = "error"
             clean_up(session, row, self._mark, self._policy.deadline)
-            self._begun.sent = False  # the clean-up has asked already: once.py must not ask again
+            self._begun.sent = False  # this clean-up has settled the outcome: once.py must not do so again
             tell_id(interrupt, row.id)
             raise
         finally:
@@ -263,7 +263,7 @@ class Operation(Generic[T]):
         first = self._merge is None and self._request.read_first and not proposal.evidence
         on_loan = self._lent is not None
         if updated and merge is not None and not on_loan and (withdrawn or (first and self._intent.hot(merge))):
-            # this call announced it before, or had to read first: announce it where the path leads now
+            # the entity is hot, or this call announced the change before: announce it where the path leads now
             self._intent.announce(updated[0])
             # look again at once: the shorter the gap, the less likely is a second withdrawal
             return partial(self._help, updated[0], self._intent.attempt(updated[0]) if withdrawn else None)
@@ -382,8 +382,7 @@ class Operation(Generic[T]):
         row.pending_on = None
         try:
             result = self._result_of(steps)
-            # no check for a first call that a helper applied: an attempt was checked, and the helper guarded its
-            # evidence
+            # skip it for a first call that a helper applied: an attempt was checked, the helper guarded its evidence
             if self._request.judge is not None and (row.is_repeat or self._decided_by == "self"):
                 self._request.judge(steps, result)
         except (BackendUnavailable, DeadlineExceeded):

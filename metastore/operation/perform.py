@@ -74,7 +74,7 @@ def is_new(session: Session, call: Call) -> bool:
 def _in_transaction(session: ManagerSession, request: Request[T], call: Call) -> T:
     """Add the request's writes to the transaction's overlay, without a message. Raises DeadlineExceeded."""
     if remaining(session.clock, math.inf) <= 0:
-        raise DeadlineExceeded("the deadline passed before the transaction was complete; nothing was written")
+        raise DeadlineExceeded("the deadline passed within the transaction; nothing was written; set a longer one")
     decided = request.attempt(View(session.backend, trusting=False))
     if not isinstance(decided, Proposal):
         return decided

@@ -75,7 +75,7 @@ class OperationRow:
     def read(self) -> list[Step]:
         """Return the rows of the operation if it is decided; otherwise raise Conflict."""
         backend = self._session.backend
-        # whether the first call, or a helper of the intent, received its answer is unknown
+        # doubtful: the first call, or a helper, may have got no answer, so perhaps no replica has confirmed the commit
         doubtful = self.is_repeat or self.pending_on is not None
         steps = with_origin(backend.confirm(self.id) if doubtful else backend.steps(self.id), backend)
         foreign = bool(steps) and self.caller is not None and not self._is_of(self.caller, steps[0])
@@ -83,7 +83,7 @@ class OperationRow:
         if not steps:
             if self._may_be_absent:
                 raise Conflict("operation", "the operation has no record")
-            raise outcome_forgotten(self.id)  # it was applied once: sending the change again could apply it twice
+            raise outcome_forgotten(self.id)  # its row existed: sending the change again could apply it twice
         first = steps[0]
         if first.ordinal != 0:  # gc has deleted the row with the fingerprint
             raise outcome_forgotten(self.id)
@@ -111,7 +111,7 @@ class OperationRow:
         verb = self._request.verb
         if first.kind is None:  # the row of a pin or of a feed's consumer has no kind
             return first.action in CLAIMABLE
-        if verb in OPERATIONS:  # it writes a row of the entity itself
+        if verb in OPERATIONS:  # such a call writes a row of the entity itself
             return first.kind == kind and first.action in (*_DEEDS.get(verb, (verb,)), *CLAIMABLE, PENDING)
         if first.kind == kind:
             return True
@@ -182,7 +182,7 @@ def withdraw(session: Session, operation_id: UUID, life: float, *, sent: bool) -
     ``sent``: a message of the operation may be in flight; otherwise it is an intent. ``life``: the maximal duration of
     its call (seconds).
     """
-    with suppress(MetastoreError):  # otherwise the intent ends at its deadline, and the message with its connection
+    with suppress(MetastoreError):  # after an error, the intent ends at its deadline, a message with its connection
         if not sent or session.backend.forbid(operation_id, life + LATE) is None:
             session.backend.cancel(operation_id)
 

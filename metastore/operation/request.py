@@ -80,7 +80,7 @@ class Fencing(Protocol):
     def tokens(self) -> tuple[LeaseToken, ...]:
         """Return the tokens that a commit requires.
 
-        Raises LeaseLost if the lease's time is over, or it is known to be lost.
+        Raises LeaseLost if the lease is over, was released, or is known to be lost.
         """
 
     def refused(self) -> MetastoreError:
@@ -105,7 +105,7 @@ class Call:
         if self.deadline is not None:
             positive_seconds(self.deadline, "a deadline")
         if self.lease is not None and (isinstance(self.lease, type) or not isinstance(self.lease, Fencing)):
-            raise InvalidArgument(f"a lease is what store.leases.acquire(…) returned, not {shown(self.lease)}")
+            raise InvalidArgument(f"a lease must come from acquire, acquire_many or join; got {shown(self.lease)}")
         if self.operation_id is not None:
             object.__setattr__(self, "operation_id", clean_operation_id(self.operation_id))
 

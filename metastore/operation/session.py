@@ -191,7 +191,7 @@ class Session(ManagerSession):
         bound.principal, bound.access = access.who.name, access
         bound.cache = None  # the cache does not distinguish users
         bound.backend = cast(Backend, Seen(self.backend, access))
-        bound.combiner = None  # a batch reads and writes through the store's own backend
+        bound.combiner = None  # a batch uses the store's own backend, without the user's rights
         return bound
 
     def of_transaction(self) -> Session:

@@ -76,7 +76,7 @@ def check_pointer(access: Access, view: View, write: Insert | Update) -> None:
     event = write.event
     if access.swaps or write.doc is None or event.kind not in ("table", "view"):
         return
-    # a replacement has no list of changes
+    # a replacement has no list of changes ("[]"), and may remove the file's properties too
     removes = isinstance(write, Update) and (event.changes == "[]" or _FILE[0] in event.changes)
     if not removes and f'"{_POINTER}"' not in write.doc:
         return

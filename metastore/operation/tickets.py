@@ -60,7 +60,10 @@ class Lender(Protocol):
         """
 
     def unbar(self, operation_id: UUID) -> bool:
-        """Remove the mark of this operation if it belongs to one of the functions: a call inside needs the scope."""
+        """Remove the mark of operation ``operation_id`` if one of these functions set it; return whether it did.
+
+        A call inside of the function needs the marked scope.
+        """
 
 
 running: Final[ContextVar[Lender | None]] = ContextVar("metastore_running", default=None)
@@ -191,8 +194,7 @@ class OwnTicket:
             self.number = self._session.backend.queue(self.ids, self._patience)
         line = self._look(self.number)
         if not line.held:  # the ticket was removed: queue again
-            # others may wait longer for this ticket: it may be the head at one entity while it waits for a long turn at
-            # another
+            # others may wait longer for this ticket: it may be first at one entity, and behind a long turn at another
             self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
             self.leave()
             return False

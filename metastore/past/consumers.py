@@ -65,7 +65,7 @@ class Consumers:
         return [Consumer(self._session, row.name, _place(row, epoch, run)) for row in backend.readers.consumers()]
 
     def drop(self, name: str) -> bool:
-        """Delete a consumer, so that gc no longer waits for it; False: it does not exist.
+        """Delete a consumer, so that gc no longer waits for it; return False if it does not exist.
 
         Raises OutcomeUnknown if it is unknown whether the consumer was deleted.
         """
@@ -114,7 +114,7 @@ class Consumer:
             at = self._on_this_server(at)
             try:
                 found = list(islice(changes(backend, self._session.clock, at.position, limit, unreadable), limit))
-            except (HistoryGone, InvalidArgument):  # a backup was restored
+            except (HistoryGone, InvalidArgument):  # the error counts only if no other server has answered meanwhile
                 if backend.origin.run == at.run:
                     raise
             else:

@@ -1,4 +1,4 @@
-"""The difference between two positions: the feed's changes between them, combined into one difference for each entity.
+"""Find the differences between two positions: the feed's changes between them, combined into one for each entity.
 
 It reads all changes between the two, and looks up the place of each changed entity at both, without documents. So its
 cost grows with the number of changes, not with the size of the tree. For changes outside of ``under``, it keeps only
@@ -128,7 +128,7 @@ def differing(before: PastReads, after: PastReads, under: int | None, *, hidden:
     below = None if under is None else _Below(under, before, after, hidden)
     entities, relations = _folded(steps_between(session.backend, session.clock, low, high, docs=False), below)
     for reads in (before, after):
-        reads.check()  # another server, which lacks some steps, may have given the last ones
+        reads.check()  # raises if the last steps came from another server, which lacks some of them
     for some in _batches(entities.values()):
         check_time(session.clock)
         found += _differences(some, before, after, backwards=a > b, hidden=hidden)

@@ -42,7 +42,7 @@ def add_pin(session: Session, name: str, at: int | None, seconds: float | None) 
     if seconds is not None:
         seconds = positive_seconds(seconds, "the time after which a pin expires")
     seq = last(session) if at is None else at
-    position = position_at(session.backend, seq)  # before the pin is made, because this may fail
+    position = position_at(session.backend, seq)  # before the pin is made, because this call may fail
     try:
         row = session.backend.readers.pin(name, seq, session.principal, seconds)
     except NotKept as kept:

@@ -131,7 +131,7 @@ def _planned(session: Session, target: Target, kind: str | None, to: int, until:
 def _stays(one: Differing) -> bool:
     """Whether a revert leaves a difference alone: it records an event, or is a metalake's note of an import."""
     kind, path = one.difference.kind, one.difference.path_after or one.difference.path_before or ""
-    # without a metalake's note, an import would create the entity again
+    # keep a metalake's note of an import: without it, the next import would create the entity again
     return kind in _STAYS or (kind == "origin" and len(parse_path(path)) == 2)
 
 
@@ -271,7 +271,7 @@ def _check_purged(session: Session, plan: Plan, present: dict[int, Known | None]
         if any(isinstance(change, _DESTROYED) for change in difference.changes):
             lost.append(str(difference.path_after))
     if lost:
-        raise InvalidArgument(f"purged entities cannot come back: {_listed(lost)}; revert the others")
+        raise InvalidArgument(f"what was purged or destroyed cannot come back: {_listed(lost)}; revert the others")
 
 
 def _check_ends(session: Session, plan: Plan, present: dict[int, Known | None], moving: Sequence[Goal]) -> None:

@@ -138,5 +138,5 @@ def _pinned(session: Session, to: int) -> Iterator[str]:
         yield pin
     finally:
         if process == process_id():  # a hook may have forked; the pin belongs to the parent
-            with suppress(MetastoreError):  # the pin will expire; an error would say that the revert failed
+            with suppress(MetastoreError):  # the pin expires anyway; an error here would mean that the revert failed
                 session.backend.readers.unpin(pin)

@@ -166,7 +166,7 @@ def _judged(answer: HTTPResponse) -> Failure | None:
 
 
 def _retry_after(answer: HTTPResponse) -> float:
-    """Return the seconds that the header Retry-After asks for (RFC 9110, 10.2.3); 0: no such header."""
+    """Return the seconds that the header Retry-After asks for (RFC 9110, 10.2.3); 0 if it is missing or unreadable."""
     text = answer.getheader("Retry-After", "").strip()
     if text.isdecimal():
         return float(text)

@@ -81,7 +81,7 @@ def check_values(text: bytes, most: int, longest: int) -> None:
         if len(pieces) > 1:
             length = len(pieces[-1])
         quotes += len(pieces) - 1
-        if values > most or quotes > 4 * most + 4:  # each value may have a name; no JSON has more texts
+        if values > most or quotes > 4 * most + 4:  # each value may be a text with a name: four quotes, and no more
             raise Crowded(f"the body has more than {most:,} values; send it in parts")
         if is_long:
             raise Crowded(f"a text of the body has more than {longest} bytes; a catalog needs no such text")

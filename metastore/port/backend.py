@@ -231,7 +231,7 @@ class Intents(Protocol):
         """
 
     def cancel(self, operation_id: UUID) -> bool:
-        """Withdraw an intent; False: it is not pending."""
+        """Withdraw an intent; return False if it is not pending."""
 
     def steps(self, operation_id: UUID) -> list[Step]:
         """Return the rows of history that an operation wrote."""
@@ -247,13 +247,13 @@ class Marks(Protocol):
         """
 
     def unmark(self, entity_id: int, operation_id: UUID) -> bool:
-        """Remove the mark of this operation; False: the mark was gone already."""
+        """Remove the mark of this operation; return False if the mark was gone already."""
 
     def marked(self, ids: Sequence[int]) -> list[Marked]:
         """Return the marks at these guards, and the others' turns there, that prevent a commit."""
 
     def clear(self, entity_id: int, operation_id: UUID) -> bool:
-        """Remove another operation's expired mark, and count up the scope version; False: no such mark."""
+        """Remove another operation's expired mark, and raise the scope version; return False if there is none."""
 
 
 class Content(Protocol):

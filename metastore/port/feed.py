@@ -49,10 +49,10 @@ class Feed(Protocol):
         """Return at most ``limit`` + 1 decided steps after a position, and the steps that fill ``gaps``."""
 
     def hearing(self) -> AbstractContextManager[Hearing | None]:
-        """Listen for hints while the block runs; None: no hints arrive, so the reader must ask at intervals."""
+        """Listen for hints while the block runs. Yield None if no hints arrive: the reader must ask at intervals."""
 
     def hint(self, *, send: bool) -> bool:
-        """Notify followers of the feed of new changes; False: no follower listens.
+        """Notify followers of the feed of new changes; return False if no follower listens.
 
         Without ``send``, only ask whether a follower listens.
         """

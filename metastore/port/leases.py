@@ -145,7 +145,7 @@ class LeaseRows(Protocol):
         """Take leases. For each, write an event *acquire* or *takeover*, whose version is the token."""
 
     def renew(self, held: Sequence[LeaseToken], ttl: int) -> int | None:
-        """Extend leases to ``ttl`` from now; return their new end. None: one of them has another token."""
+        """Extend leases to ``ttl`` from now; return their new end, or None if one of them has another token."""
 
     def release(
         self, held: Sequence[LeaseToken], paths: Sequence[str], operation_id: UUID, by: str | None
@@ -153,10 +153,10 @@ class LeaseRows(Protocol):
         """Free the leases that still have these tokens; return how many. Each gets an event *release*; waiters wake."""
 
     def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool | Conflicted | Unknown:
-        """Free a lease, whoever holds it; False: it has no holder. Write an event *break*."""
+        """Free a lease, whoever holds it, and write an event *break*. Return False if the lease has no holder."""
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
-        """Note a token; None: it is not greater than that of another holder. Write an event *mirror*."""
+        """Note a token, and write an event *mirror*. Return None if it is not greater than that of another holder."""
 
     def rows(self, names: Sequence[str] | None, after: str, limit: int) -> tuple[int, list[LeaseRow]]:
         """Return the time, and the leases with these ``names``; None: the held leases after the name ``after``."""
@@ -185,7 +185,7 @@ class LeaseRows(Protocol):
         """Return unpublished values staged under tokens that no lease has any more, by id, after ``after``."""
 
     def doom(self, staged_id: UUID) -> bool:
-        """Forbid staging this value again. False: a lease still has the token, or the value was published."""
+        """Forbid staging this value again. Return False if a lease may publish it, or it is published or gone."""
 
     def forget_published(self) -> None:
         """Delete published rows whose tokens no lease has any more, unless the same value was left behind too."""

@@ -152,7 +152,7 @@ class MemberRows(Protocol):
         """Return all members, each with its unacknowledged announcements."""
 
     def evict(self, member_id: int, *, force: bool) -> bool:
-        """Remove a member that has not renewed for its ttl; with ``force``, any member. False: no such member."""
+        """Remove a member that has not renewed for its ttl, or any with ``force``. Return False if it is not there."""
 
     def tidy(self, wake: Wake) -> None:
         """Remove members that were silent for their ttl, and announcements whose owners are gone.

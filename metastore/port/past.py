@@ -138,7 +138,7 @@ class Readers(Protocol):
     """Pins and consumers, for which gc must keep steps."""
 
     def pin(self, name: str, seq: int, principal: str | None, seconds: float | None) -> PinRow | None:
-        """Insert a pin, which expires after ``seconds`` (None: never); None: the name is taken.
+        """Insert a pin, which expires after ``seconds`` (None: never). Return None if the name is taken.
 
         It waits for a gc that is about to raise ``past_from``. Raises NotKept if the past at the position is
         incomplete.
@@ -148,10 +148,10 @@ class Readers(Protocol):
         """Return all pins that have not expired, ordered by name."""
 
     def extend(self, name: str, seconds: float) -> bool:
-        """Let a pin expire ``seconds`` from now; False: the pin is gone already."""
+        """Let a pin expire ``seconds`` from now; return False if the pin is gone already."""
 
     def unpin(self, name: str) -> bool:
-        """Remove a pin; False: no such pin exists."""
+        """Remove a pin; return False if there is no such pin."""
 
     def consumer(self, name: str) -> ConsumerRow | None:
         """Return a consumer; None: there is none."""
@@ -163,4 +163,4 @@ class Readers(Protocol):
         """Insert a consumer at a position; return it, or the one that has the name already."""
 
     def drop_consumer(self, name: str) -> bool:
-        """Remove a consumer; False: no such consumer exists."""
+        """Remove a consumer; return False if there is no such consumer."""

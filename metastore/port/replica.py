@@ -1,4 +1,4 @@
-"""How new the state is that a backend shows, on a replica or on the primary.
+"""Tell how new the state is that a backend shows, on a replica or on the primary.
 
 A restarted server may show an older state: see :class:`Restarts`.
 

@@ -39,13 +39,13 @@ class SecretKeys(Protocol):
         """Insert a data key; return it, or the existing key with this number."""
 
     def rewrap(self, row: KeyRow, wrapped: str | None, wrapper: str) -> bool:
-        """Replace the wrapped form of a key (None: destroy the key) if the row is unchanged; False: it has changed."""
+        """Replace the wrapped form of a key (None: destroy the key). Return False if the row has changed."""
 
     def redact(self, rows: Sequence[Redaction]) -> int:
         """Replace texts of history in one commit; return the number of rows that were unchanged, and so replaced."""
 
     def erase(self) -> bool:
-        """Overwrite replaced and deleted bytes in the database's own files; False: such bytes may be left.
+        """Overwrite replaced and deleted bytes in the database's own files. Return False if such bytes may be left.
 
         It may take long, but changes nothing that a reader sees. Call it outside of a commit.
         """

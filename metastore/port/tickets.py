@@ -68,7 +68,7 @@ class Tickets(Protocol):
         """Return the line before a ticket on any of these entities; None: the whole line."""
 
     def leave(self, ids: Sequence[int], ticket: int, gap: float = 0.0) -> bool:
-        """Remove a ticket; False: it was gone already.
+        """Remove a ticket; return False if it was gone already.
 
         ``gap``: afterwards no ticket on these entities counts for this time, not even a later one (seconds).
         """

@@ -251,7 +251,7 @@ class MetastoreCatalog(_PyIcebergBase):
             schema=converted,
             partition_spec=partition_spec,
             sort_order=sort_order,
-            properties=dict(properties),  # PyIceberg removes the format version from it
+            properties=dict(properties),  # a copy, because PyIceberg removes the format version from the dictionary
         )
         metadata = shared(made)
         check_layout(metadata)

@@ -207,7 +207,7 @@ class Commits:
         new = {place: commit for place, commit in enumerate(commits) if isinstance(commit, TableCreation)}
         for creation in new.values():
             creation.absent()
-        try:  # one by one: if one fails, the files of those before it must be deleted
+        try:  # if an attempt fails, delete the files of the attempts before it
             for place, commit in enumerate(commits):
                 if not isinstance(commit, TableCreation):
                     attempts[place] = self._attempt(commit)
@@ -265,7 +265,10 @@ class Commits:
         return _Prepared(commit.load, current, io, after, location, (*written, location), replaced)
 
     def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[CommitTableResponse] | None:
-        """Swap the pointers in one commit. None: another commit won, and the files of this attempt are deleted."""
+        """Swap the pointers in one commit; return the answers.
+
+        Return None if the attempt was not applied, for example because another commit won. Its files are deleted then.
+        """
         options = self._begun(attempts)
         if options is None:  # an earlier attempt under the same key has committed
             _discard(attempts)
@@ -283,7 +286,7 @@ class Commits:
             _discard(attempts)
             if lost:
                 raise
-            # a table was dropped, or its columns were altered, since it was read: the next attempt reads the reason
+            # a table was dropped, or its columns were altered, since this attempt read it: the next one finds out
             return None
         except (DeadlineExceeded, RetriesExhausted, ScopeFrozen) as error:
             _discard(attempts)
@@ -297,7 +300,7 @@ class Commits:
     def _delete_replaced(self, attempts: list[_Prepared | _Created]) -> None:
         for one in attempts:
             place = one.metadata.location
-            # a user may have named files of another table in the log
+            # keep the files of a folder that tables share: a user may have named another table's files in the log
             if one.replaced and not (self._places.serves and self._neighbours.may_be_more_than(1, place)):
                 delete_quietly(one.io, list(one.replaced))
 

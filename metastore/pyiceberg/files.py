@@ -126,7 +126,8 @@ def _parsed(io: FileIO, location: str) -> tuple[TableMetadata, int]:
 def read_text(io: FileIO, location: str) -> bytes:
     """Return the unpacked content of a metadata file.
 
-    In a server it raises ValidationError for a file that is too large.
+    Raises ValidationError for a damaged compressed file and, in a server, for a file that is too large or has too many
+    values.
     """
     parts, size = list[bytes](), 0
     unpacking = Compressor.get_compressor(location).stream_decompressor

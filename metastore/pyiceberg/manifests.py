@@ -72,7 +72,10 @@ def entries_of(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 
 
 def _records(io: FileIO, location: str, schema: Schema, types: _Made, enums: _Made) -> list[Any]:
-    """Read a whole file. In a server it raises ValidationError for a file that is too large."""
+    """Read a whole file.
+
+    Raises ValidationError for another kind of file and, in a server, for one that is too large or has too many values.
+    """
     bounded = isinstance(io, Confined)
     with io.new_input(location).open() as stream:
         text = stream.read(_LARGEST + 1) if bounded else stream.read()
@@ -202,7 +205,7 @@ def _unpacks_to(text: bytes) -> int:
     size = 0
     while True:
         try:
-            decoder.read_int()  # the number of records
+            decoder.read_int()  # skip the number of records
             for part in parts(decoder.read_bytes()):
                 size += part
                 if size > _LARGEST:

@@ -136,12 +136,13 @@ class Neighbours:
         """Read the changes. The caller holds the lock."""
         origin, positions = self._backend.origin, self._positions
         is_same = positions is not None and self._origin == origin and self._has_followed(positions)
-        if not is_same or self._backend.origin != origin:  # gc, a fail-over or a restore has removed changes
+        # the first call, too many changes, or some are gone (gc, a fail-over, a restore): read all tables
+        if not is_same or self._backend.origin != origin:
             self._positions = None
             self._read_all()
 
     def _has_followed(self, positions: Positions) -> bool:
-        """Read the changed tables. False: too much has changed, or some changes no longer exist.
+        """Read the changed tables. Return False if too much has changed, or if some changes no longer exist.
 
         A committed change counts at once, even if its number comes after that of an open commit. The feed would wait,
         because any other transaction of the database server may keep it from passing that number.

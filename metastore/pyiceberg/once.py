@@ -103,7 +103,7 @@ class Once:
     def settle(self, answer: dict[str, Any]) -> bool:
         """Keep the answer to a refused request for its repeats.
 
-        False: an attempt has committed, so nothing was refused.
+        Return False if an attempt has committed, so that nothing was refused.
 
         Raises Refused if another answer is kept already.
         """
@@ -113,7 +113,7 @@ class Once:
             try:
                 self._note(options["operation_id"], answer, answer)
             except OperationIdReused:
-                continue  # another attempt was made meanwhile
+                continue  # another call has used this attempt's id meanwhile: take the next one
             break
         return True
 

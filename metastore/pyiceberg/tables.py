@@ -169,7 +169,7 @@ class Tables:
             check_writable(metadata)
             self._places.check_metadata(metadata)
         self._namespaces.require(names[:-1])
-        if user is not None:  # a user wrote this file, and it may name the folder of another table
+        if user is not None:  # a user wrote this file, which may name the folder of another table
             if current is None:
                 above = self._namespaces.properties(names[:-1]).get(LOCATION)
                 places = (location, metadata.location)

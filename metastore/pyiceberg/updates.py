@@ -42,7 +42,7 @@ def updated(
     """
     for update in updates:
         if isinstance(update, AssignUUIDUpdate) and update.uuid != metadata.table_uuid:
-            # clients that have loaded the table would take it for another one
+            # clients that have loaded the table would take it for a different table
             raise ValueError(f"a table's UUID cannot change: it is {metadata.table_uuid}")
     check_versions(updates)
     base = with_room(metadata, updates, held)

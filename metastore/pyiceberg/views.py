@@ -79,7 +79,7 @@ class Views:
                 raise ViewAlreadyExistsError(f"View {shown(names)} already exists") from error
 
     def require_right(self, names: Identifier) -> None:
-        """Raise ForbiddenError unless the user may create a view."""
+        """Raise ForbiddenError unless the user may create a view, ViewAlreadyExistsError if the name is taken."""
         if is_of_user(self._store):
             with errors_of_iceberg(), missing_raises(no_namespace(names[:-1])), tried(self._store) as tx:
                 try:
@@ -116,7 +116,7 @@ class Views:
 
         def attempt() -> tuple[View, str]:
             while (done := self._replaced(names, requirements, updates)) is None:
-                pass  # another writer won, so some writer makes progress
+                pass  # try again: another writer won, so some writer makes progress
             return done
 
         return self._once.guard(attempt, lambda: self.load(names))

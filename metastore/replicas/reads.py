@@ -73,7 +73,7 @@ class Replicas:
         found = source.asked(at_least, self.check, max(ends, self._clock.monotonic() + _ANSWERS))
         if found is None:
             return None
-        with suppress(*FAILURES), self._soon():  # views work while the primary is down
+        with suppress(*FAILURES), self._soon():  # ignore the primary's errors: views work while it is down
             both = (found.opened, primary.origin.run)
             if source.compared != both:
                 if not has_change(primary, *found.newest):
@@ -120,7 +120,7 @@ class ReplicaReads:
             check_drawn(primary.backend, at_least, number_in(primary.backend, at_least))
             return at_least
         found = primary.reached(None)
-        # the primary's timeline is known; a replica does not tell its own
+        # use the primary's timeline, because a replica does not tell its own
         epoch = primary.backend.feed_start()[0]
         return position_of(epoch, 0) if found is None else position_of(epoch, *found.newest)
 

@@ -236,7 +236,7 @@ class _Watched(asyncio.Protocol):
         if self.flow.write_paused or self.transport.is_closing():
             return _ANSWER
         if self.answered is not None and self.answered.more_body:
-            return _BODY  # it may be the rest of a body after an early answer
+            return _BODY  # the rest of a body may still come after an early answer
         if self.answered is None or self.answered.response_complete:
             return _HEADER if self.timeout_keep_alive_task is None else _IDLE  # uvicorn closes idle connections
         return _STREAM if YIELDS in self.answered.scope else _WORK

@@ -217,7 +217,7 @@ class _Threads:
     """Threads for one group of requests, separate for reads and writes."""
 
     def __init__(self) -> None:
-        # not anyio's threads: to enter one costs as much as to parse a request's HTTP
+        # not anyio's threads: a switch to one of them takes as long as parsing a request's HTTP
         self.readers = ThreadPoolExecutor(_READERS, "metastore-read")
         self.writers = ThreadPoolExecutor(_WRITERS, "metastore-write")
 

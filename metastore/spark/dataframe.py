@@ -1,4 +1,4 @@
-"""A table as a data frame: its files, read by Spark's own readers as the crawler read them.
+"""Show a table as a data frame: Spark's own readers read its files as the crawler read them.
 
 Making it runs no Spark job.
 

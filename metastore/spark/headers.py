@@ -1,4 +1,4 @@
-"""The headers of CSV files: the first row of each, read by the driver through Spark's file systems.
+"""Read the headers of CSV files: the first row of each, on the driver, through Spark's file systems.
 
 It works wherever Spark reads, with the compressions that Spark unpacks. A few kilobytes of each file are read,
 several files at a time.

@@ -45,7 +45,11 @@ def _candidates(environment: Mapping[str, str], folders: str) -> Iterator[Path]:
 
 
 def _version(home: Path) -> int:
-    """Return the version of the Java in ``home``; 0 if there is none that Spark can use."""
+    """Return the major version of the Java in ``home``; the caller rejects versions that are too old for Spark.
+
+    Return 0 if there is no Java, if its release file has no version, or if it lacks the module that Spark needs. Return
+    `_OLDEST` if it has no release file.
+    """
     if not (home / "bin" / "java").is_file():
         return 0
     try:

@@ -48,7 +48,7 @@ def once(
 
 def _committed(store: Store, operation: Any, rows: list[T], apply: Callable[[Transaction, list[T]], Any]) -> Any:
     while True:
-        if store.outcome(operation).state == "committed":  # what it wrote may be gone: the rows may fail now
+        if store.outcome(operation).state == "committed":  # do not apply the rows again: now they may fail
             return None
         try:
             with store.transaction(operation_id=operation) as tx:

@@ -1,4 +1,4 @@
-"""Columns to and from Spark's types. Needs pyspark, an extra; no session.
+"""Convert columns to and from Spark's types. Needs pyspark, an extra; no session.
 
 To Spark (any other type becomes Spark's type of the same name, such as LongType for ``long``):
 

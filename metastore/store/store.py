@@ -124,7 +124,7 @@ class Store(Timeline):
 
         If the user does not see an object, a load raises EntityNotFound, a drop returns False, and listings leave it
         out. If it sees the object, an operation without the right raises PermissionDenied: grant the privilege that the
-        error names. Raises InvalidArgument for a ``user`` that is not a name.
+        error names. Raises InvalidArgument if ``user`` is neither a name, a path nor a user of this database.
         """
         return self._acting_as(who_is(self._session.backend, user))
 
@@ -312,7 +312,7 @@ class Store(Timeline):
         """
         from metastore.transfer.backup import back_up  # noqa: PLC0415  (a process imports only what it uses)
 
-        self.ping()  # another file may have replaced it since it was opened
+        self.ping()  # raises if another file has replaced the database since it was opened
         back_up(self._url.render_as_string(hide_password=False), file)
 
     def import_from(

@@ -16,7 +16,7 @@ __all__ = ["users_outside", "who_is"]
 
 
 def who_is(backend: Reads, user: Path | Entity) -> Who:
-    """Return the user whom the caller means. Raises InvalidArgument, also for a user of another database."""
+    """Return the user that the caller means. Raises InvalidArgument for other kinds, and for another database."""
     if not isinstance(user, Entity):
         return who(user)
     committed(backend, user)

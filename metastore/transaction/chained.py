@@ -54,7 +54,7 @@ class InChain:
         return self._seat is not None and self._seat.term is not None
 
     def enter(self, ids: tuple[int, ...], ends: float) -> bool:
-        """Wait for the run's part in the chain. False: the run needs a ticket, and its turn among the processes."""
+        """Wait for the run's part in the chain. Return False if it needs a ticket, and its turn among the processes."""
         self._seen = None
         if self._seat is not None and self._chain is not None:
             self._seat.base = None  # the run lost on this state; the function still leads
@@ -97,7 +97,7 @@ class InChain:
         return {lookup: base} if same and leads_to(format_path(lookup.names), base.chain) else {}
 
     def send(self, commit: Commit, ticket: OwnTicket | None, looked_back: bool) -> CommitOutcome | None:
-        """Commit with the others of the chain; None: the run goes alone, as without a chain.
+        """Commit with the others of the chain. Return None if the run goes alone, as without a chain.
 
         ``looked_back``: the function has read the history of an entity.
         """

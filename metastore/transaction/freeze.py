@@ -157,5 +157,5 @@ class Freeze(Transaction):
         """Remove the mark within this many seconds, if no commit removed it."""
         if self._is_inherited:
             return
-        with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # otherwise its ttl ends it
+        with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # else its ttl ends the mark
             self._mark.remove()

@@ -105,7 +105,7 @@ class InLine:
             self._door.begin()
 
     def _enter(self, door: Door) -> bool:
-        """Wait for other threads; True: the run continues the last thread's turn. A run inside one does not wait."""
+        """Wait for other threads, unless this run is inside of one. Return whether it continues the last one's turn."""
         term = door.enter(self._ends, self.chained.runner)
         if term is None:
             return False
@@ -284,7 +284,7 @@ class InLine:
         return self._seen if self._session.clock.monotonic() - self._read_at < _FRESH else {}
 
     def lost(self, commit: Commit, cause: str, addresses: dict[Lookup, int], lost_on: int | None = None) -> bool:
-        """Note why a run lost; True: the next run is in line. ``lost_on``: the entity that changed."""
+        """Note why a run lost; return whether the next run is in line. ``lost_on``: the entity that changed."""
         if cause not in ("self", "read", "pending", "ticket"):
             return False
         lent = self._lent
@@ -295,7 +295,7 @@ class InLine:
         ids = {w.id for w in commit.writes if isinstance(w, Update)}
         ids |= {r.id for r in commit.reads if isinstance(r, Expect) and not r.owned}
         if len(ids | self._ids) > _MOST:
-            ids &= {lost_on}  # each loss adds one entity that others write
+            ids &= {lost_on}  # too many for one ticket: add only the entity on which this run lost
         if len(ids | self._ids) <= _MOST:
             self._ids |= ids
         if cause == "ticket" and lent is not None and lent is self._lent:
@@ -328,7 +328,7 @@ class InLine:
                 self.chained.leave()
 
     def together(self, commit: Commit, looked_back: bool) -> CommitOutcome | None:
-        """Commit with the chain; None: the run goes alone. ``looked_back``: the run has read an entity's history."""
+        """Commit with the chain; return None if the run goes alone. ``looked_back``: it has read a history."""
         ticket = self._own
         outcome = self.chained.send(commit, ticket, looked_back)
         if outcome is not None and ticket is not None:

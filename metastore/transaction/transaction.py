@@ -90,7 +90,7 @@ class Transaction(Managers):
         self._scope = ""
         self._overlook = False  # whether it is a freeze
         self._failed = False  # the block raised an error: only validate its reads
-        self._carry = False  # others have announced changes to entities that it writes
+        self._carry = False  # others have announced changes to entities that this block writes
         self._loan = Loan(session)
         self._lent: int | None = None  # during an attempt: the ticket that a function around this block lends
         self.refused = self.is_in_line = False
@@ -196,7 +196,7 @@ class Transaction(Managers):
                 self._mark.remove()
 
     def _send(self, number: int, ends: float) -> Results | None:
-        """Send the commit; None: it was applied, but its answer was lost."""
+        """Send the commit, if one is needed. Return None if it was applied, but its answer was lost."""
         self._attempts = number
         if self._overlay.is_old:
             self.refused = True  # this makes a run begin again
@@ -284,7 +284,7 @@ class Transaction(Managers):
         expected = None if refusal.found is None else refusal.found - 1
         self._outer.metrics.conflict("transaction", cause, refusal.id, expected, commit.principal)
         reactions = REACTIONS[cause]
-        if reactions.transaction is Reaction.AT_ONCE:  # others have announced changes
+        if reactions.transaction is Reaction.AT_ONCE:  # others have announced changes of the same entities
             self._carry = True  # the same commit applies them too
             raise Conflict(cause, "others have announced changes", 0.0)
         if reactions.transaction is Reaction.STEP_ASIDE:

@@ -50,8 +50,8 @@ class Door:
     def enter(self, ends: float, me: Alive) -> Term | None:
         """Wait until no other thread of the process is inside; the caller must ``leave``. Raises DeadlineExceeded.
 
-        ``me``: the thread or task of the function. None: it is inside already, with a transaction around this one, so
-        it must not wait for itself.
+        Return None if ``me``, the thread or task of the function, is inside already, because a transaction around this
+        one entered: it must not wait for itself.
         """
         if me in self._inside:
             return None

@@ -58,7 +58,8 @@ def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
                 stream.flush()
                 os.fchmod(stream.fileno(), _PRIVATE if existing is None else stat.S_IMODE(existing.st_mode))
                 os.fsync(stream.fileno())
-                beside.replace(path)  # before another export can open it
+                # renamed while the stream holds the lock, so that no other export can open the partial file before
+                beside.replace(path)
             except BaseException:
                 # keep a part that was written: the next export continues there
                 if beside.exists() and not beside.stat().st_size:

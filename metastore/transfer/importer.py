@@ -220,7 +220,7 @@ class _Importer:
         def attempt(view: View) -> Proposal[Entity] | Entity:
             (known,) = view.backend.by_id([node.id])
             if known is None or not known.live:
-                raise EntityNotFound(node.name, f"{node.name} (id {node.id}) was dropped while it was imported")
+                raise EntityNotFound(node.name, f"{node.name} (id {node.id}) was dropped meanwhile; import again")
             kind = kind_named(node.kind)
             entity = kind.entity(known.record)
             if known.record.chain[-1].in_use == in_use:

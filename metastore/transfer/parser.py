@@ -261,7 +261,7 @@ def parse_line(text: bytes, header: Header, *, checked: bool = False) -> Line:
 def _footer(value: dict[str, Any]) -> Footer:
     _checked(value, _FOOTER, "the last line")
     _optional(value, _FOOTER_LATER, "the last line")
-    # if a name was changed, a sum could stay unchecked
+    # an unknown name may be a changed one, whose sum would stay unchecked
     if other := value.keys() - _FOOTER.keys() - _FOOTER_LATER.keys() - {"end"}:
         raise InvalidArgument(f"the last line has {shown(min(other))}, which this program does not know")
     counts = [value[name] for name in ("entities", "owned", "operations")]

@@ -369,7 +369,7 @@ def _no_path(path: str | None) -> str | None:
 
 
 def _check_row(line: EntityLine, path: str) -> None:
-    """Raise InvalidArgument if the columns of a row contradict each other."""
+    """Raise InvalidArgument if a column of a row has an impossible value, or if two columns contradict each other."""
     row, name = line.row, line.names[-1]
     if row["key"] not in (name, fold(name)):
         raise InvalidArgument(f"{path}: the key of {name!r} cannot be {shown(row['key'])}")

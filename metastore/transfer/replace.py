@@ -1,4 +1,4 @@
-"""The document with which an import replaces an existing one. Pure.
+"""Make the document with which an import replaces an existing one. Pure.
 
 People work on the store meanwhile, and the file may come from another database. So columns keep their ids by name,
 because tags and owners of columns refer to ids, and a counter never decreases. An existing alias of a model keeps its

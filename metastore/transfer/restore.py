@@ -35,7 +35,10 @@ Rows = dict[str, list[Row]]
 
 
 def restore(backend: Backend, clock: Clock, stream: BinaryIO, checked: Checked, progress: Progress) -> Imported:
-    """Restore a database from a checked file. Raises InvalidArgument if the database is not empty."""
+    """Restore a database from a checked file.
+
+    Raises InvalidArgument if the database is not empty, or if another file is being restored into it.
+    """
     header, footer, _ = checked
     numbers = header.numbers
     assert numbers is not None

@@ -163,7 +163,7 @@ class Replay:
             del self._by_name[label]
 
     def _parent(self, names: Names, kind: str = "") -> int | None:
-        """Follow a path through live containers to the parent of its last name; None: a name is not found.
+        """Follow a path through live containers to the parent of its last name. Return None if a name is not found.
 
         An entity of an unknown kind can be below any container; a schema is tried first.
         """

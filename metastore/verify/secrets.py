@@ -69,7 +69,9 @@ def _declared(snapshot: TableSnapshot, catalogs: list[int]) -> Iterator[tuple[in
         try:
             patterns = declared_in(properties)
         except InvalidArgument:
-            continue  # every write below the catalog raises this error
+            # its patterns cannot be read, so there is nothing to compare; calls that set properties below this catalog
+            # raise the same error
+            continue
         if patterns.patterns:
             yield row_id, patterns
 

@@ -133,7 +133,7 @@ def _moved(step: Step, before: Step | None, where: str) -> Iterator[str]:
 
 
 def _name_problems(step: Step, where: str, *, complete: bool, shown: bool) -> Iterator[str]:
-    # these note a name: an exclusive operation that leaves an entity live, and every write of an owned row
+    # these writes note a name: an exclusive operation that leaves an entity live, and every write of an owned row
     may = step.state == LIVE and (step.action != "alter" or step.owner_id is not None)
     if (step.family is None) != (step.key is None):
         yield f"{where} has a family without the key of its name, or a key without a family"

@@ -183,7 +183,7 @@ class TestGc:
         assert doomed(*every) == [False, False, False, True, True, True]
         with pytest.raises(ms.EntityNotFound, match="no dropped table with id"):
             store.tables.restore("m.c.one.t", id=ground.table.id)
-        with pytest.raises(ms.InvalidArgument, match=r"purged entities cannot come back: m\.c\.one, m\.c\.one\.t;"):
+        with pytest.raises(ms.InvalidArgument, match=r"or destroyed cannot come back: m\.c\.one, m\.c\.one\.t;"):
             store.revert("m.c", to=before)
         store.gc(retention=NOW)
         assert doomed(*every) == [False, False, False, None, None, None]

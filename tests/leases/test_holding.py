@@ -211,7 +211,7 @@ def test_it_is_told_of_a_lease_that_was_taken_away(store: ms.Store) -> None:
             errors = [done.exception() for done in [pool.submit(lease.check) for _ in range(8)]]
         assert all(isinstance(error, ms.LeaseLost) for error in errors)
         assert len(told) == 1
-        assert "another process has it, or broke it" in str(errors[0])
+        assert "another caller has taken it over, or broke it" in str(errors[0])
 
 
 def test_without_on_lost_a_loss_is_no_failure_of_it(store: ms.Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -180,7 +180,7 @@ def test_what_was_purged_is_refused(store: Store) -> None:
     before = store.position()
     store.tables.purge("m.c.s.a")
     store.tables.create("m.c.s.b")
-    with pytest.raises(InvalidArgument, match=r"purged entities cannot come back: m\.c\.s\.a"):
+    with pytest.raises(InvalidArgument, match=r"what was purged or destroyed cannot come back: m\.c\.s\.a"):
         store.revert("m.c.s", to=before)
     assert [t.name for t in store.tables.list("m.c.s")] == ["b"]
 

@@ -332,7 +332,7 @@ def test_what_cannot_come_back_is_listed(lake: Store) -> None:
     lake.tables.alter("m.c.s.kept", ms.SetComment("1"))
     for name in ("a", "b"):
         lake.tables.purge(f"m.c.s.{name}")
-    with pytest.raises(InvalidArgument, match=r"purged entities cannot come back: m\.c\.s\.a, m\.c\.s\.b"):
+    with pytest.raises(InvalidArgument, match=r"what was purged or destroyed cannot come back: m\.c\.s\.a, m\.c\.s\.b"):
         lake.revert("m.c.s", to=before)
     before = lake.position()
     lake.tables.alter("m.c.s.kept", ms.SetComment("2"))

@@ -1,4 +1,4 @@
-"""Apply a commit to tables that are dictionaries: the writing part of the oracle.
+"""Apply a commit in the memory model, whose tables are dictionaries.
 
 :func:`apply` gets a copy of the tables, which no other caller sees. It first checks guards and reads. Then it makes the
 writes one after the other; each write sees the versions, free names and children that the earlier ones left. Meanwhile
@@ -102,7 +102,7 @@ def take_claim(tables: Tables, operation_id: UUID, claim: int) -> Step | None:
 
 
 def check_guards(tables: Tables, guards: Sequence[Guard], operation_id: UUID | None) -> None:
-    """Refuse a guard if its scope version differs, or it carries another operation's mark."""
+    """Refuse a guard if it is gone, has another scope version, or carries another operation's mark."""
     for guard in guards:
         stand = tables.stands.get(guard.id)
         if stand is None or stand.scope_version != guard.scope_version:
@@ -112,7 +112,7 @@ def check_guards(tables: Tables, guards: Sequence[Guard], operation_id: UUID | N
 
 
 def _check_leases(tables: Tables, commit: Commit) -> None:
-    """Refuse a token that the lease no longer has; note the staged values as published."""
+    """Refuse a token that the lease no longer has, or a value that is not staged; note staged values as published."""
     for lease in commit.leases:
         row = tables.leases.get(lease.name)
         if row is None or (row.token, row.incarnation) != (lease.token, lease.incarnation):
@@ -301,7 +301,7 @@ class _Applying:
         return written and self._log(write, *written, write.doc, write.from_id, write.to_id)
 
     def _owned(self, write: Put | Delete) -> OwnedRecord | None:
-        """Return the row to write, which must have the expected version; 0: no such row may exist."""
+        """Return the row to write, which must have the expected version and id; for version 0, no row may exist."""
         old = self._tables.owned.get((write.owner_id, write.kind, write.name))
         if (0 if old is None else old.version) != write.version:
             raise PreconditionFailed("self" if write.version else "name", old and old.id, old and old.version)

@@ -25,7 +25,7 @@ Find = Callable[[int], Known | None]
 
 
 def write(tables: Tables, relate: Relate, by: str | None, now: int, *, skip: bool) -> tuple[int, int] | None:
-    """Write or remove a relation; return its id and version. None: the relation exists already, and is skipped."""
+    """Write or remove a relation; return its id and version, or None if it exists already and is skipped."""
     key = relate.key
     old = tables.relations.get(key)
     if relate.version == 0:

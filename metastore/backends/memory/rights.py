@@ -1,4 +1,4 @@
-"""A user's rights in the memory model."""
+"""Read a user's rights in the memory model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data keys in the memory model."""
+"""Keep the data keys of secrets in the memory model."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ class MemorySecretKeys:
         return self._look(change)
 
     def erase(self) -> bool:
-        return True  # it has no files
+        return True  # a database in memory has no file that could keep the old key

@@ -1,4 +1,4 @@
-"""The line of each entity, on tables that are dictionaries: the oracle's tickets."""
+"""Let transactions queue for an entity in the memory model: take a ticket, read the line, leave it."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Announcing:
         """Begin again in a forked child, because threads of the parent may hold the locks."""
         self._lock, self._watcher, self._stop = threading.Lock(), None, threading.Event()
         self.silence.fork()
-        self._kept, self._gone = OrderedDict(), []  # these belong to the parent's operations
+        self._kept, self._gone = OrderedDict(), []  # the old announcements belong to the parent's operations
 
     def send(
         self, send: Callable[[Pass], T], what: Callable[[], Covered], operations: Callable[[], Sequence[UUID]]
@@ -267,7 +267,7 @@ class Announcing:
         with self._lock:
             if self._watcher is not None and self._watcher.is_alive():
                 return
-            # the thread sets it, because an interrupt before its start must not keep others from starting one
+            # set after the start, because an interrupt before the start must not keep others from starting a thread
             watcher = threading.Thread(target=self._look_on, name="metastore cache members", daemon=True)
             with suppress(RuntimeError):  # the system cannot start a thread now
                 watcher.start()

@@ -86,7 +86,7 @@ class PostgresBackend(PostgresUpkeep):
         if alone is not None:
             try:
                 return self._commit(commit, alone)
-            except Unannounced:  # members have joined
+            except Unannounced:  # a cache has joined: announce the commit first
                 self._announcing.alone = None
         # an announcement names the entity's id, so a commit by name must find the entity first
         if commit.by_name:
@@ -135,7 +135,7 @@ class PostgresBackend(PostgresUpkeep):
         return self._sender.one(statements, lambda row: carry.outcome(commit, write, row), run=commit.run, told=told)
 
     def _general(self, commit: Commit, may: Pass) -> CommitOutcome:
-        # a commit that skips existing names may write nothing, and still succeeds
+        # a commit that skips existing names may succeed without a row, so its announcement is removed in any case
         again = None if commit.skip_existing else commit.operation_id
         return self._sender.several(
             may.around([*preludes(commit), *general_commit.statements(commit)], again),

@@ -23,7 +23,7 @@ from metastore.port.writes import Result, Update
 _LONGEST: Final = 64 << 10
 """How many bytes the document in the answer may have: see together/alter.py."""
 
-# the same condition on the state as in the unique index
+# the same condition on the state as in the unique index, so that the planner can use the index
 _NAMED: Final = """g.parent_id = %(below)s::bigint AND g.family = %(family)s::text AND g.key = %(named)s::text
     AND (g.state = 0 OR g.state = 3)"""
 

@@ -77,7 +77,7 @@ class Pool:
         waits = max(shortest, min(longest, math.ceil(timeout)))
         arguments = {**_DEFAULTS, "connect_timeout": waits, **options_of(url)}
         names = {"host": url.host, "port": url.port, "dbname": url.database, "user": url.username}
-        # leave out empty ones: libpq takes them from a service file or the environment
+        # leave out empty values: libpq takes these from a service file or the environment
         arguments |= {k: v for k, v in names.items() if v}
         if url.password is not None:
             arguments["password"] = str(url.password)
@@ -100,7 +100,7 @@ class Pool:
 
     def _begin_in_child(self) -> None:
         """Begin with an empty pool."""
-        # keep them open: closing the connections here would end the parent's sessions
+        # keep the parent's connections open: closing them here would end the parent's sessions
         self._of_parent += (self._pool, self._own)
         self._own = deque()
         self._pool = self._new_pool()  # last, because the new pool marks the steps above as done
@@ -169,7 +169,7 @@ class Pool:
                 self._pool.forget()  # they are dead, or lead to a replaced server
                 self.when_started()
                 self.opened = object()
-            # last: until then, other threads may take answers of the earlier run from the store's memory
+            # set last: a thread that sees the new run must not find answers of the earlier run in memory
             self.run = run
 
     def check_run(self, connection: Connection, run: str | None) -> None:

@@ -117,7 +117,7 @@ class Connection(psycopg.Connection[Any]):
     def doubt(self) -> psycopg.OperationalError | None:
         """Return the error to raise instead of the answer; None: the answer counts."""
         error: psycopg.OperationalError
-        if self._doubt.unconfirmed:  # this program stopped the statement, because the call's time was over
+        if self._doubt.unconfirmed:  # ``stopped``: this program ended the wait, because the call's time was over
             error = OutOfTime("no answer in time") if self.stopped else Unconfirmed("no replica confirmed the commit")
         elif self._doubt.promoted:
             error = Promoted("the replica was promoted")

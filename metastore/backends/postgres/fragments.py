@@ -167,8 +167,8 @@ substring_error; an invalid regular expression; an impossible date; an escape of
 def fails_if(condition: str) -> str:
     """Return a statement that raises READ, and so aborts the transaction, if ``condition`` is true.
 
-    The logarithm takes its argument from the CASE. `CASE … ELSE ln(0) END` would be folded when the plan is made, and
-    would always raise.
+    Do not write `CASE WHEN … THEN ln(0) END`: PostgreSQL computes the constant `ln(0)` when it makes the plan, so the
+    statement would always fail.
     """
     return f"SELECT ln(CASE WHEN {condition} THEN 0 ELSE 1 END)"
 

@@ -124,7 +124,7 @@ def _split(writes: Sequence[Write]) -> list[list[int]]:
 
 
 def _row(write: Write) -> object:
-    """Return the identity of the row that a write changes; None: it makes a new row."""
+    """Return the identity of the row that a write changes; None for a new entity without a reserved id."""
     if isinstance(write, Insert | Update):
         return write.id
     if isinstance(write, Relate):

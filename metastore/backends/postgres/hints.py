@@ -37,7 +37,7 @@ FOLLOWED: Final = f"SELECT 1 WHERE {_FOLLOWS}"
 
 @contextmanager
 def hearing(pool: Pool) -> Iterator[Hearing | None]:
-    """Hear hints while the block runs; None: no session can hear them."""
+    """Hear hints while the block runs; yield None if no session can hear them."""
     connection: psycopg.Connection[Any] | None = None
     with suppress(psycopg.Error, MetastoreError):
         connection = pool.own_connection(_BEGIN)

@@ -103,7 +103,7 @@ SELECT count(*), min(expires_at) FROM renewed""")
 _SENT_BEFORE = "FROM operation WHERE operation_id = %(operation_id)s::uuid"
 """The rows that the same statement wrote in an earlier sending, whose answer was lost."""
 
-# counted by a column that confirms: it is evaluated only for rows, so a first sending logs no message
+# CONFIRM is inside the count: PostgreSQL runs it only for rows of an earlier sending, so a first one logs no message
 _CONFIRMED_BEFORE = f"(SELECT count(*) FILTER (WHERE ({CONFIRM}) IS NOT NULL) {_SENT_BEFORE})"
 """The number of such rows.
 

@@ -1,4 +1,4 @@
-"""The rows of members and announcements: statements, parameters, meaning of rows.
+"""Read and write the rows of a cache's members and of announcements: statements, parameters, meaning of rows.
 
 Registrations and renewals are durable, and replicated if replication is synchronous: if a crash undid a renewal, a
 writer could give up a member that still serves reads. Announcements and acknowledgements need not be durable: if a

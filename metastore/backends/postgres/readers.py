@@ -117,7 +117,7 @@ class PostgresReaders:
         while True:
             self._write(_ADD, {"name": name, "seq": seq})
             row = self.consumer(name)
-            if row is not None:  # no row, because another process has dropped the consumer
+            if row is not None:  # otherwise another process has just dropped the consumer: add it again
                 return row
 
     def drop_consumer(self, name: str) -> bool:

@@ -242,7 +242,7 @@ class PostgresReads(Questions):
                 with self.pool.connection() as connection:
                     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                     connection.execute(LASTING)
-                    begun = True  # a connection that begins later would show another instant
+                    begun = True  # from now on no second connection is tried: it would show another instant
                     with until(math.inf):
                         yield Snapshot(connection)
                     connection.execute("ROLLBACK")

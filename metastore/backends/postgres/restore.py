@@ -75,7 +75,7 @@ class PostgresRestorer:
 
     def write(self, token: str, last: int, mark: int, rows: Rows) -> None:
         def step(connection: psycopg.Connection[Any]) -> None:
-            there = required(_under_way(connection), token, last)  # first, or another process's rows would be doubled
+            there = required(_under_way(connection), token, last)  # first: another process may have written these rows
             for table, some in rows.items():
                 _copy(connection, table, some)
             connection.execute("UPDATE info SET epoch = %s", (str(there._replace(mark=mark)),))

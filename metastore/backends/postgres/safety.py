@@ -37,7 +37,7 @@ _SERVER = f"""SELECT current_user, current_setting('fsync'), current_setting('fu
 
 _FORMAT = "SELECT format, compatible_from FROM info"
 
-# a sequence has other rights than a table, so each function fails for the other's
+# a sequence has other rights than a table, so each of the two functions fails for the rights of the other
 _MISSING = """WITH needed AS (
   SELECT name, to_regclass(name) AS place, privilege
   FROM unnest(%(names)s::text[], %(privileges)s::text[]) AS of_one(name, privileges),

@@ -155,7 +155,7 @@ def rows_of_each(
         parameters = [statements[0].parameters[name] for name in names]
         return [psycopg.RawCursor(connection).execute(text, parameters).fetchall()]
     composer = psycopg.ClientCursor(connection)
-    # the server accepts it only before the first query
+    # the server accepts SET TRANSACTION only before the first query
     first = 1 if statements[0].text.startswith("SET TRANSACTION") else 0
     sent = [*statements[:first], Statement(AHEAD, {"run": run}), *statements[first:]] if pooled else statements
     message = ";\n".join([composer.mogrify(s.text, s.parameters) for s in sent])

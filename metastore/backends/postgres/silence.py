@@ -68,7 +68,7 @@ class Silence:
                 known = seen.get(key)
                 if known is None or known[0] != renewals:
                     known = seen[key] = (renewals, now)
-                # this clock may be fast, and the member's clock slow
+                # this clock may be fast and the member's clock slow, so wait for twice the drift
                 proceed = ttl / 1e6 * (1 + 2 * DRIFT)
                 said: Literal["acknowledged", "nothing"] = "acknowledged" if acknowledged else "nothing"
                 answers[Judged(*key, renewals)] = Answer(said, now - known[1] >= proceed)

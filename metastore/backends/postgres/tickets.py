@@ -1,4 +1,4 @@
-"""The line of each entity: take a ticket, read the line, leave; and the conditions for other statements.
+"""Let transactions queue for an entity on PostgreSQL: take a ticket, read the line, leave; conditions for commits.
 
 Safety does not depend on tickets, so these statements need not be durable: if a crash loses tickets, their owners queue
 again.

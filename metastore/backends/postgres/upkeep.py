@@ -72,8 +72,8 @@ class PostgresUpkeep(PostgresReads):
         ((last, since),) = self._rows(collect_sql.POSTGRES_PAST_FROM, parameters)
         versions = others = 0
         if since is not None:
-            # Committed before the deletion, so that a read of the past sees that rows are missing. It waits for pins
-            # that are being inserted; later pins are refused.
+            # The new start of the past is committed before the deletion, so that a read of the past sees that rows are
+            # missing. The statement waits for pins that are being inserted; later pins are refused.
             self._rows(_RAISE_PAST, {"since": since})
             ((last, versions, others),) = self._read(lambda connection: _delete_steps(connection, parameters))
         if after == 0:

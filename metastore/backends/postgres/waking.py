@@ -166,7 +166,7 @@ class Waking:
         ear: Listening | None = None
         try:
             connection = self._pool.own_connection(LISTEN)
-            if connection is None:  # behind a pooler
+            if connection is None:  # behind a pooler, which passes on no notices: calls look at intervals
                 self._rests = SYSTEM.monotonic() + _RESTS
                 return
             self._ear = ear = Listening(connection)
@@ -178,7 +178,7 @@ class Waking:
         finally:
             self._ear, self._thread = None, None
             self._heard, waiters, self._waiters = {}, self._waiters, {}
-            for waker in list(waiters.values()):  # from now on they look at intervals
+            for waker in list(waiters.values()):  # from now on these calls look at intervals
                 waker.wake()
             if ear is not None:
                 ear.close()
@@ -192,7 +192,7 @@ class Waking:
                 if waker is not None:
                     waker.wake()
         while len(self._heard) > _MOST:
-            with suppress(RuntimeError, StopIteration):  # a call has removed one at the same time
+            with suppress(RuntimeError, StopIteration):  # a call has removed a notice at the same time
                 self._heard.pop(next(iter(self._heard)), None)
 
     def close(self) -> None:

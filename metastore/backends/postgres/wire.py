@@ -66,7 +66,7 @@ class Wire:
         if prepared is not None:
             try:
                 return self._executed(prepared, values)
-            except psycopg.errors.InvalidSqlStatementName:  # after a rollback, psycopg deallocates all statements
+            except psycopg.errors.InvalidSqlStatementName:  # psycopg has deallocated all statements, after a rollback
                 self._names.clear()
         return self._executed(self._prepared(text, statement), values)
 
@@ -113,13 +113,13 @@ class Wire:
         if len(done) < len(results) and not committed:
             error = error_from_result(results[-1], "utf-8")
             if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
-                with suppress(psycopg.Error):  # the connection is not used again
+                with suppress(psycopg.Error):  # if the ROLLBACK fails, the pool closes the connection
                     self._results(b"ROLLBACK")
             raise error
         if len(done) != len(prepares) + len(executes) and not committed:
             raise psycopg.DatabaseError(f"{len(done)} results for {len(prepares) + len(executes)} statements")
         if len(done) < len(results) and self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
-            self._connection.stopped = True  # the session ended after the commit
+            self._connection.stopped = True  # the session ended after the commit, so do not lend the connection again
         found = done[len(prepares) :]
         if behind:
             found = [*found[1:count], *found[count + 1 :]]

@@ -1,4 +1,4 @@
-"""Paths deeper than one statement can join, resolved piece by piece.
+"""Resolve paths that are deeper than one statement can join, piece by piece.
 
 The pieces are read at different instants. So at the end, one statement checks all guards on the path again: if they
 still hold, the whole path was true at that instant.

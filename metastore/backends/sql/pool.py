@@ -105,7 +105,7 @@ class WaitingPool:
     """
 
     def __init__(self, connect: Callable[[], Any], settle: Settle, limits: Limits, timeout: float) -> None:
-        """``settle`` ends a loan's unfinished work, given the type of the loan's error; False: never lend it again.
+        """``settle`` ends unfinished work, given the type of the loan's error; it returns whether to lend again.
 
         BaseException means that an interrupt kept the loan from reporting its end.
         """
@@ -149,12 +149,12 @@ class WaitingPool:
 
     def make_ready(self, place: Place) -> None:
         """Give a place a connection without unfinished work."""
-        # an interrupt may have hit the line that closed the connection
+        # not settled: an interrupt may have hit the end of the block, before it settled or closed the connection
         is_ready = place.connection is not None and (place.settled or self.settle(place.connection, BaseException))
         if not is_ready or place.generation is not self._generation:
             place.close()
         if place.connection is None:
-            place.generation = self._generation  # before the connection opens: one of an older generation is not lent
+            place.generation = self._generation  # set before the connect, because the generation may change meanwhile
             place.connection = self._connect()
 
     def put_back(self, place: Place) -> None:
@@ -164,7 +164,7 @@ class WaitingPool:
             self._wake()
 
     def _taken(self, loan: Loan[Any]) -> Place | None:
-        """Give the loan a place, preferably one whose unfinished work may block others; None: all are lent."""
+        """Give the loan a place, preferably one whose unfinished work may block others; None if all are lent."""
         found = None
         for place in self._places:
             if place.loan is None or not place.loan.runs:

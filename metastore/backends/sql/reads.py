@@ -119,7 +119,7 @@ WHERE up.id <> 0 ORDER BY up.wanted, up.height DESC""")
         return self.dialect.statement(self.dialect.held)
 
     def _page(self, inner: str, order: str) -> str:
-        # the count is in each row, or in a row of its own if the page is empty, so one snapshot shows both
+        # each row also has the number of guards that hold, from the same snapshot; an empty page is one row with that
         return self.dialect.statement(f"""SELECT held.n, page.* FROM (SELECT ({self.dialect.held}) AS n) AS held
 LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""")
 
@@ -179,7 +179,7 @@ LEFT JOIN ({inner}) AS page ON true ORDER BY {order}""")
     @cached_property
     def gone(self) -> str:
         """The child of this kind and name that was dropped last."""
-        # "is not live" follows from "is dropped", but is repeated because the partial index has that condition
+        # "is dropped" implies "is not live", which is repeated because the partial index has that condition
         return self.dialect.statement(f"""SELECT g.key, {NODE.format("g")}, g.state, {ENTITY}
 FROM guard g JOIN entity e ON e.id = g.id
 WHERE g.parent_id = :parent_id AND g.family = :family AND g.key = :key AND g.state <> {LIVE} AND g.state = {DROPPED}

@@ -124,7 +124,7 @@ def postgres_stats(fetch: Fetch, since: int, limit: int) -> DatabaseStats:
 def _members(fetch: Fetch, statement: str) -> int | None:
     try:
         ((members,),) = fetch(statement, {})
-    except MetastoreError:  # this role may not read it: the figure stays unknown
+    except MetastoreError:  # this role may not read the files: the figure stays unknown
         return None
     return int(members)
 

@@ -125,7 +125,7 @@ operation = Table(
     Column("seq", _Id),  # NULL: a tombstone, which no feed shows
     Column("entity_id", _Id),
     Column("version", _Id),
-    Column("owner_id", _Id),  # of an owned row: its owner
+    Column("owner_id", _Id),  # of an owned row: its owner; of a relation: the end from which it goes
     Column("kind", Text),
     Column("action", Text, nullable=False),
     Column("principal", Text),
@@ -142,7 +142,7 @@ operation = Table(
     Column("result", Text),  # the answer as JSON, if the row's other columns do not show it
     Column("format", Integer),  # of an intent: the format of its changes
     Column("fences", Text),  # the leases of the commit: JSON, pairs of id and token
-    Column("other_id", _Id),  # of a relation: the end to which it leads; owner_id is the end from which it goes
+    Column("other_id", _Id),  # of a relation: the end to which it leads
     Column("other_path", Text),  # of a relation: the other end's path
     # The state of the row after the step, for reads of the past. An owned row has its owner as parent.
     Column("parent_id", _Id),
@@ -274,7 +274,7 @@ pin = Table(
     Column("seq", _Id, nullable=False),
     Column("principal", Text),
     Column("created_at", _Id, nullable=False),
-    Column("expires_at", _Id),  # NULL: it stays until it is removed
+    Column("expires_at", _Id),  # NULL: the pin stays until it is removed
     PrimaryKeyConstraint("name", name="pin_pkey"),
     Index("pin_seq", "seq"),
 )
@@ -283,7 +283,7 @@ consumer = Table(
     "consumer",
     metadata,
     Column("name", _Name, nullable=False),
-    Column("seq", _Id, nullable=False),  # it has read the feed up to here
+    Column("seq", _Id, nullable=False),  # the consumer has read the feed up to this position
     Column("created_at", _Id, nullable=False),
     Column("moved_at", _Id, nullable=False),
     PrimaryKeyConstraint("name", name="consumer_pkey"),

@@ -96,7 +96,7 @@ class SqliteBackend(SqliteReads):
     def pending(self, entity_id: int, operation_id: UUID | None, limit: int, ticket: int | None = None) -> Pending:
         try:
             with self.pool.connection() as connection:
-                connection.execute("BEGIN")  # so that the entity and its intents come from one instant
+                connection.execute("BEGIN")  # one snapshot for the entity and its intents
                 rows = intents.pending_rows(connection, READ, entity_id, operation_id, limit, self._clock.micros())
                 chain = all_rows(connection, READ.by_id, {"ids": json.dumps([entity_id])})
                 now = self._clock.micros()

@@ -103,7 +103,7 @@ def take_row(connection: Any, operation_id: UUID, claim: int) -> None:
 
 
 def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | None) -> None:
-    """Refuse a guard if its scope version differs, or it carries another operation's mark."""
+    """Refuse a guard if it is gone, has another scope version, or carries another operation's mark."""
     for guard in in_time(guards):
         row = connection.execute("SELECT scope_version, mark FROM guard WHERE id = ?", (guard.id,)).fetchone()
         if row is None or row[0] != guard.scope_version:
@@ -125,7 +125,7 @@ def check_scope(connection: Any, commit: Commit, now: int) -> None:
 
 
 def check_leases(connection: Any, commit: Commit) -> None:
-    """Refuse a token that the lease no longer has; note the staged values as published."""
+    """Refuse a token that the lease no longer has, or a value that is not staged; note staged values as published."""
     for lease in commit.leases:
         sql = "SELECT 1 FROM lease WHERE name = ? AND token = ? AND incarnation = ?"
         if connection.execute(sql, (lease.name, lease.token, lease.incarnation)).fetchone() is None:

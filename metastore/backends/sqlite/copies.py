@@ -35,7 +35,7 @@ def back_up(database: str, target: Path) -> None:
     Raises InvalidArgument if the target exists, BackendUnavailable, BackendRefused.
     """
     if target.exists():
-        raise InvalidArgument(f"{target} exists already; name a file that does not, or remove it")
+        raise InvalidArgument(f"{target} exists already; remove it, or name a new file")
     if not Path(database).is_file():
         raise BackendUnavailable(f"there is no SQLite database {database}; check the path")
     _write(database, target)
@@ -46,7 +46,7 @@ def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
 
     Ids and lease tokens that the replaced state has given are not given again. ``dry_run``: only check the source.
 
-    Raises InvalidArgument if the source is not such a file; BackendUnavailable while a program has the database open.
+    Raises InvalidArgument if the source is not such a file, or is the database; BackendUnavailable while that is open.
     """
     _check(source)
     if Path(database).exists() and source.samefile(database):
@@ -147,7 +147,7 @@ def _check(source: Path) -> None:
     if problem is not None:
         raise InvalidArgument(f"SQLite finds damage in the backup {source}: {problem}; take another one")
     if compatible_from > SCHEMA_FORMAT:
-        raise InvalidArgument(f"{source} is of a newer program (format {compatible_from}); use that one")
+        raise InvalidArgument(f"{source} is of a newer program (format {compatible_from}); use that program")
 
 
 @contextmanager

@@ -166,7 +166,7 @@ class GroupCommit:
         return self._leader is not None and self._leader.runs
 
     def _queued(self, change: Change, turn: _Turn, large: bool) -> _Job | None:
-        """Put a change into the queue; None: its own thread leads."""
+        """Put a change into the queue, and return its job. Return None if its own thread leads instead."""
         with self._mutex:
             if not self._is_led:
                 self._leader = turn
@@ -179,7 +179,7 @@ class GroupCommit:
         return job.answer() if job.answered else self._alone(job.change)
 
     def _waited(self, job: _Job) -> bool:
-        """Wait until the job has its answer or leads; False: its time ended while it was in the queue."""
+        """Wait until the job has its answer, leads or has no leader. Return False if its time ended in the queue."""
         taken, moves, since = False, self._moves, SYSTEM.monotonic()
         while True:
             left = remaining(SYSTEM, math.inf)
@@ -251,7 +251,7 @@ class GroupCommit:
                 jobs[made].make(fate, connection, self._clock.micros())
                 made += 1
                 if made == len(jobs):
-                    self._take(jobs)  # those that came while the others were made
+                    self._take(jobs)  # also make the changes that came meanwhile
             fate.sent = True
             connection.execute("COMMIT")
             fate.done = True

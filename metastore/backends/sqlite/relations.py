@@ -16,7 +16,7 @@ _KEY = "from_id = ? AND kind = ? AND slot = ? AND column_id = ? AND value = ?"
 def write(
     run: Any, relate: Relate, draw: Callable[[], int], by: str | None, now: int, *, skip: bool
 ) -> tuple[int, int] | None:
-    """Write or remove a relation; return its (id, version). None: the relation exists already, and is skipped."""
+    """Write or remove a relation; return its (id, version), or None if it exists already and is skipped."""
     key = (relate.from_id, relate.kind, relate.slot, relate.column_id, relate.value)
     stored = run(f"SELECT id, version FROM relation WHERE {_KEY}", key).fetchone()
     if relate.version == 0:

@@ -1,4 +1,4 @@
-"""The line of each entity, on SQLite.
+"""Let transactions queue for an entity on SQLite: take a ticket, read the line, leave it.
 
 As in :mod:`metastore.backends.sqlite.commit`, no other process writes meanwhile, so tickets are drawn in order.
 """

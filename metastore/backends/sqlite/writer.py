@@ -1,4 +1,4 @@
-"""The writes of a commit on SQLite, one by one, each with its row of history."""
+"""Write the changes of a commit on SQLite, one by one, each with its row of history."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHERE g.parent_id = ? AND g.family = ? AND g.key = ? AND g.state = 0"""
 _STANDS = """SELECT scope_version, in_use, parent_id, name, fold, state, family, key FROM guard WHERE id = ?"""
 
 
-# the columns are named, because a newer program may have added one
+# the columns are named, because a newer program may have added a column
 _ENTITY = """INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
 VALUES (?, 1, ?, ?, ?, ?, ?)"""
 _OWNED = """INSERT INTO owned (owner_id, kind, name, id, version, doc, created_by, created_at, modified_by, modified_at)
@@ -87,7 +87,7 @@ class Writer:
         except Exception as error:
             if not is_no_text(error):
                 raise
-            raise PreconditionFailed("self") from None  # a read reports the damage
+            raise PreconditionFailed("self") from None  # the next attempt reads the row, and reports the damage
         found: Record | None = None
         if row is not None:
             entity_id, kind, name, scope, in_use, folds, *body = row

@@ -1,4 +1,4 @@
-"""The candidates for tables and their names, from the paths alone, before a file is read.
+"""Find the candidates for tables, and name them, from the paths of the files alone; no file is read.
 
 A data set is the files of one folder together with those in ``key=value`` folders below it. All files of a data set
 are one candidate; whether it becomes one table or several is decided when its files have been read

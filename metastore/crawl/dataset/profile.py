@@ -1,4 +1,4 @@
-"""Profiles: figures about the values of tables, from reading all data on Spark.
+"""Make profiles: figures about the values of tables, from reading all data on Spark.
 
 The statistic ``profile`` of a table, beside ``crawl``, is a JSON object:
 

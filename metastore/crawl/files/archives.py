@@ -1,4 +1,4 @@
-"""Zip archives of one text file, such as ``cars.csv.zip``, or ``cars.zip`` with ``cars.csv`` in it."""
+"""Open zip archives of one text file, such as ``cars.csv.zip``, or ``cars.zip`` with ``cars.csv`` in it."""
 
 from __future__ import annotations
 

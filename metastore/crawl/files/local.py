@@ -1,4 +1,4 @@
-"""Folders of the local file system: one ``scandir`` per folder and one ``stat`` per file.
+"""List folders of the local file system: one ``scandir`` per folder and one ``stat`` per file.
 
 Each folder and file is listed once: real ones of all roots first, then the targets of symbolic links. A link to a
 folder or file that is listed already becomes a note: so loops end, and no data set becomes two tables. A link that
@@ -184,7 +184,7 @@ def _identity(stat: os.stat_result) -> tuple[int, int]:
 def _table_format(entries: Iterable[os.DirEntry[str]]) -> str | None:
     """Return the table format of a folder with these entries; None if it is not a table."""
     for entry in entries:
-        if entry.name in MARKERS and entry.is_dir():  # an OSError here fails the folder: its format is unknown
+        if entry.name in MARKERS and entry.is_dir():  # an OSError makes the folder a failure: its format is unknown
             with os.scandir(entry.path) as inside:
                 if (form := format_beside(entry.name, (one.name for one in inside))) is not None:
                     return form

@@ -1,4 +1,4 @@
-"""Folders of an object store: one listing of all keys below a root, in pages of the store's size.
+"""List folders of an object store: one listing of all keys below a root, in pages of the store's size.
 
 Keys that file systems cannot have (``a//b``, ``a/../b``) are failures: other readers would read another file. An empty
 object that marks a folder is not a file. Sizes and times come from the listing; pyarrow gives no ETags. If the storage

@@ -65,7 +65,8 @@ def _compiled(pattern: str, what: str) -> _Pattern:
     names = unicodedata.normalize("NFC", pattern).removesuffix("/").split("/")
     if not all(names) or {".", ".."} & set(names):
         raise InvalidArgument(
-            f"{what} is a path from the root, such as '**/*.csv', without empty names, '.' and '..'; not {pattern!r}"
+            f"{what} is a path from the root, such as '**/*.csv', and has no empty name, no '.' and no '..'; "
+            f"{pattern!r} has one"
         )
     mixed = next((name for name in names if "**" in name and name != "**"), None)
     if mixed is not None:

@@ -1,4 +1,4 @@
-"""Folders that are tables in a table format: Delta, Iceberg, Hudi.
+"""Recognize folders that are tables in a table format: Delta, Iceberg, Hudi.
 
 Beside their data files they have a log or metadata that says which files count: the other files are old versions, or
 deletions. Read as plain Parquet, these tables have wrong rows, and their folders look like separate tables.

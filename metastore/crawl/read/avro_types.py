@@ -1,4 +1,4 @@
-"""Avro schemas as columns: the column type of each Avro type. Pure.
+"""Turn Avro schemas into columns: the column type of each Avro type. Pure.
 
     boolean int long float double bytes string   boolean int long float double binary string
     enum                                         string

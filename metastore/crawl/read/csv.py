@@ -81,7 +81,7 @@ def read_csv(file: TextFile) -> TextFacts:
     try:
         return _read(file, dialect, encoding)
     except pa.ArrowInvalid as error:
-        # pyarrow has no error code for it: only its (untranslated) message identifies it
+        # pyarrow has no code for the error "not UTF-8": only its (untranslated) message identifies it
         if "UTF8" not in str(error) or encoding != "UTF-8":
             raise
         return _read(file, *_sniffed(file, "ISO-8859-1"))
@@ -134,7 +134,7 @@ def _guess(file: TextFile, dialect: Dialect, encoding: str) -> tuple[int, list[_
         except pa.ArrowInvalid as error:
             if broken:
                 raise NotThisFormat(_row_error(file, dialect, encoding, broken[0])) from None
-            # this error has no code either
+            # the error "a row is longer than a block" has no code either
             if "straddl" not in str(error):
                 raise
         else:

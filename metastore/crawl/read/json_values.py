@@ -1,4 +1,4 @@
-"""JSON text as a stream of objects, and the columns of objects: for text that pyarrow's reader does not accept.
+"""Read JSON text as a stream of objects, and find their columns: for text that pyarrow's reader does not accept.
 
 ``objects`` reads one array of objects, or objects one after another over any number of lines. It holds one of them in
 memory at a time. ``columns_of`` types rows as Spark does: boolean, long (decimal(38,0) if a long is too small, string

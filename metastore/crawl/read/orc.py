@@ -1,4 +1,4 @@
-"""An ORC file's schema and number of rows, from its footer alone. pyarrow does not expose its statistics."""
+"""Read an ORC file's schema and number of rows from its footer alone. pyarrow does not expose its statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of an ORC file, and how much its footer unpacks to.
+"""Read the end of an ORC file, and check how much its footer unpacks to.
 
 A file ends with the footer, the postscript (a protobuf message) and one byte, the postscript's length. The footer is
 packed in chunks: 3 bytes with the length, and whether the chunk is packed. Each chunk unpacks to at most the block size

@@ -1,4 +1,4 @@
-"""A Parquet file's schema, rows and statistics, from its footer alone.
+"""Read a Parquet file's schema, rows and statistics from its footer alone.
 
 The schema is the one that pyarrow reads. Statistics are read for top-level columns without parts, if the footer has
 them and they are valid for the type. Bounds are unknown if one is NaN, if the type has no order (INT96, intervals), or

@@ -254,7 +254,7 @@ class StoreCatalog:
                 if not left:
                     raise
             self._catalogs.clear()
-            (state,) = self.find([dataset])  # another process was faster
+            (state,) = self.find([dataset])  # another process was faster: read its state, and try again
 
     def apply_together(self, requests: Sequence[Request]) -> list[Applied] | None:
         """Plan and write several data sets in one transaction. Return None if a race is lost: nothing is written."""

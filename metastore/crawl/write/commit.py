@@ -297,7 +297,7 @@ class _Writer:
         except BackendUnavailable as error:
             self.lost = error
         except MetastoreError:
-            pass  # writing each on its own shows which of them fails
+            pass  # write each alone: this shows which of them fails
         for dataset, state in rest:
             yield from self.write(dataset, state)
 
@@ -312,7 +312,7 @@ class _Writer:
             except BackendUnavailable as error:
                 self.lost = error
             except (Overtaken, PlanError, MetastoreError):
-                pass  # writing each on its own shows which of them fails
+                pass  # write each alone: this shows which of them fails
         for at, (dataset, state) in enumerate(wishes):
             yield from self.write(dataset, state) if done is None else _rows(dataset, done[at])
 

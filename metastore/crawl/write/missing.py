@@ -196,7 +196,7 @@ def _settling(catalog: Catalog, row: Source, policy: OnMissing, seen: Seen) -> C
             return None
         tables, drops = tx.sources.tables_and_drops([] if fresh.own_table is None else [fresh.own_table])
         if drops:
-            return None  # the table may come back
+            return None  # a table that is being dropped may come back
         (table,) = tables or [None]
         if table is None or table.location != fresh.location or not fresh.leads_to(table):
             tx.sources.put_many(catalog, [remembered(tx)])

@@ -60,7 +60,7 @@ def was_edited(before: Source | None, stored: StoredTable | None) -> bool:
     if before is not None and before.own_table == stored.id:
         return before.edited or before.table_version != stored.version
     if before is not None and before.table is not None and (before.catalog is None or before.own_table is None):
-        return True  # somebody made a copy, perhaps of a table that people had changed
+        return True  # the table is a copy, perhaps of one that people had changed
     return stored.seen is None or stored.version > 1
 
 

@@ -48,7 +48,7 @@ def drop_the_gone(store: Store, lease: Lease, source: Contents, target: Contents
         try:
             report.removed += bool(_manager(store, key).drop(entity, lease=lease))
         except NotEmpty as error:
-            seen.left.add(key)  # it is left out of the comparison at the end
+            seen.left.add(key)  # the comparison at the end leaves this entity out
             report.find("kept", f"{key[0]} {key[1]} is gone there: {error}", "kept with the rows that were made here")
 
 
@@ -102,7 +102,7 @@ def enabled_to_write(store: Store, lease: Lease, source: Contents, target: Conte
 
 def _disable(store: Store, lease: Lease, keys: list[Key], contents: Contents, target: Contents) -> None:
     for key in reversed(keys):
-        with suppress(MetastoreError):  # it was dropped meanwhile, or the first error is raised already
+        with suppress(MetastoreError):  # the entity was dropped meanwhile; any other error follows one already raised
             if (entity := _standing(store, key, contents.names[key], target)) is not None:
                 _manager(store, key).disable(entity, lease=lease)
 

@@ -62,7 +62,7 @@ def import_gravitino(
                 seen = Seen()
                 report, read = _follow(store, opened, place, seen, tell, lease)
                 _finish(store, lease, opened, report, read, seen, tell)
-                place.unlink()  # within its turn: the next import may write a file of this name
+                place.unlink()  # before this turn ends, because the next import may write a file of this name
             return report
     with open_source(source) as opened:  # one snapshot for all reads
         seen = Seen()

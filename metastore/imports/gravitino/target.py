@@ -1,4 +1,4 @@
-"""The contents of the source or of the store, summed up from the lines of an export, at one instant."""
+"""Sum up the contents of the source or of the store, at one instant, from the lines of an export."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def contents_of_store(
     UnreadableRow.
     """
     wanted, notes = frozenset(metalakes), _Notes(left, columns=columns)
-    header = Header(None, True, False, None, "", __version__, None)  # the header is not read
+    header = Header(None, True, False, None, "", __version__, None)  # any values: nothing reads this header
     with store._session.backend.snapshot() as snapshot:  # noqa: SLF001  (no caller needs lines without a file)
         for group in grouped(lines_of(snapshot, None, header, Tally(), None, check=columns)):
             if group.entity.names[0] in wanted:

@@ -1,4 +1,4 @@
-"""The values of Gravitino's columns: JSON texts, audits, times."""
+"""Decode the values of Gravitino's columns: JSON texts, audits, times."""
 
 from __future__ import annotations
 

@@ -144,7 +144,11 @@ def stored_definitions(definitions: Iterable[Definition], draft: Doc, _: object)
 
 
 def add_definition(doc: Doc, definition: object, where: str = "the function") -> None:
-    """Add a definition to a function's document. Raises EntityAlreadyExists if a call would fit two definitions."""
+    """Add a definition to a function's document.
+
+    Raises EntityAlreadyExists if a call would fit two definitions, InvalidArgument if the definition or what it returns
+    has the wrong type.
+    """
     if not isinstance(definition, Definition):
         raise InvalidArgument(f"a definition is Definition(parameters, returns, …), not {shown(definition)}")
     if (doc["type"] == "table") == isinstance(definition.returns, str):

@@ -19,7 +19,7 @@ __all__ = ["clean_alias", "clean_aliases", "clean_uris"]
 
 
 def clean_uris(uris: object) -> dict[str, str]:
-    """Return the URIs of a model version by name. Raises InvalidArgument if there is none."""
+    """Return the URIs of a model version by name. Raises InvalidArgument if there is none, or one is blank."""
     if not isinstance(uris, Mapping) or not uris:
         raise InvalidArgument(f"uris map names to the places of the model, at least one; not {shown(uris)}")
     clean = {}

@@ -233,7 +233,7 @@ def check_distribution(text: str | None, nodes: list[Node]) -> str | None:
 def check_indexes(indexes: Iterable[Index], nodes: list[Node]) -> list[dict[str, Any]]:
     """Return ``indexes`` as the document stores them.
 
-    Raises InvalidArgument unless names differ, at most one index is primary, and all columns exist.
+    Raises InvalidArgument unless each is an Index, names differ, at most one is primary, and all columns exist.
     """
     if type(indexes) is not tuple and (isinstance(indexes, (str, Index)) or not isinstance(indexes, Iterable)):
         raise InvalidArgument(f"indexes must be a sequence of Index, not {shown(indexes)}")
@@ -282,7 +282,8 @@ def _sort_order(text: str, nodes: list[Node]) -> str:
     order = _ORDER.fullmatch(expression.rest)
     if order is None:
         raise InvalidArgument(
-            f"the sort order {text!r} ends in {expression.rest!r}; [asc | desc] [nulls first | nulls last] may follow"
+            f"the sort order {text!r} ends in {expression.rest!r}; after the column or function, only [asc | desc] "
+            "[nulls first | nulls last] is allowed"
         )
     direction = order[1] or "asc"
     nulls = order[2] or ("first" if direction == "asc" else "last")
@@ -292,7 +293,7 @@ def _sort_order(text: str, nodes: list[Node]) -> str:
 def _checked(text: str, expression: _Expression, known: frozenset[str], nodes: list[Node]) -> _Expression:
     """Return ``expression`` with a known function in lower case.
 
-    Raises InvalidArgument if an argument does not fit or a column does not exist.
+    Raises InvalidArgument if an argument does not fit, a column does not exist, or the text refers to no column.
     """
     name = (expression.function or "").lower()
     if name in known:

@@ -52,7 +52,7 @@ def decode_representations(queries: Mapping[str, str]) -> tuple[SQL, ...]:
 
 
 def stored_representations(representations: Iterable[SQL]) -> dict[str, str]:
-    """Return the queries as a document stores them. Raises InvalidArgument if a dialect has two."""
+    """Return the queries as a document stores them. Raises InvalidArgument if one is not SQL, or a dialect has two."""
     queries: dict[str, str] = {}
     for one in representations:
         if not isinstance(one, SQL):

@@ -170,7 +170,7 @@ class ObjectBook:
         return Refusal(file.name, None, None, 0.0)
 
     def _raised(self, name: str, mark: str, noted: int, ends: float) -> LockFile | None:
-        """Return the lock file with a token above the noted one; None: it names another holder, or no holder."""
+        """Return the lock file with a token above the noted one; None if this holder no longer has the lease."""
 
         def decide(file: LockFile | None, _: AbstractSet[str], nonce: str) -> LockFile | Done[LockFile | None]:
             if file is None or file.holding is None or file.holding.id != mark:
@@ -250,7 +250,7 @@ class ObjectBook:
             broken = self._break(name, file, ends)
             if broken is None:
                 continue
-            if self._notes is not None and broken[1]:  # also if this call repeats an earlier one
+            if self._notes is not None and broken[1]:  # even if an earlier call, whose answer was lost, broke the lease
                 self._notes.end(name, broken[1], ends)
             return broken[0]
 

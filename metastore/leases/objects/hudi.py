@@ -77,7 +77,9 @@ def decode(name: str | None, data: bytes, where: str) -> LockFile:
 
 
 def _holding(document: dict[str, Any], owner: str, expires_at: int) -> Holding:
-    if "acquisition" not in document:  # Hudi wrote it: another time means a renewal, or a new holder
+    # Hudi wrote the file, without the time of acquisition: use the expiry instead. Another expiry means that the lock
+    # was renewed, or acquired again
+    if "acquisition" not in document:
         return Holding(f"hudi {owner}", owner, owner, None, expires_at, expires_at)
     acquired_at, renewals = int(document["acquiredAt"]) * 1000, int(document["renewals"])
     ttl = round(float(document["ttl"]) * 1_000_000)

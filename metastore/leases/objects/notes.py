@@ -46,7 +46,7 @@ class Notes:
         return f"{self.place(name, ends)}:{self._form.within(name)}"
 
     def note(self, name: str, token: int, held: Holding, ends: float) -> LeaseToken | None:
-        """Note the token of an acquisition. None: the same or a greater token is noted for another acquisition."""
+        """Note the token of an acquisition. Return None if this or a greater one is noted for another acquisition."""
         who = f"{held.incarnation} {held.id}"
         return self._notebook.mirror(self.name(name, ends), token, held.owner or NOBODY, who)
 

@@ -69,7 +69,7 @@ class Places:
             noted = None if note is None else self._notebook.noted_for(note)
             found = self._settled(key, noted or self._clock.operation_id().hex, Effort(self._clock, self._url, ends))
             if noted is None and note is not None and self._notebook.mirror(note, 1, NOBODY, found) is None:
-                noted = self._notebook.noted_for(note)  # another process wrote first
+                noted = self._notebook.noted_for(note)  # another process wrote its id first
             if noted not in (None, found):
                 raise BackendUnavailable(
                     f"{self._url}/{key} has the id {found}, and the store knows this place by the id {noted}: the id "

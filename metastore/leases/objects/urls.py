@@ -70,7 +70,7 @@ def open_objects(url: object, request_timeout: float, options: Mapping[str, Any]
 
 
 def address_of(place: str, options: Mapping[str, Any]) -> Address:
-    """Return the words that identify an opened place, in any spelling of its URL. None: it ends with its process.
+    """Return the words that identify an opened place, in any spelling of its URL; None for a place in memory.
 
     The address of a folder, or of a server at a loopback address, includes this machine's name.
     """

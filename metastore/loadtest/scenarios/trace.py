@@ -104,7 +104,7 @@ def _above(calls: Calls, ground: str, path: str, known: set[str]) -> Iterator[No
             if calls.load(schema, kind="schema") is None:
                 yield
                 calls.create(schema, kind="schema", if_exists="return")
-            known.add(schema)  # a trace drops no folder
+            known.add(schema)  # a trace drops no folder, so the schema stays
             yield
 
 

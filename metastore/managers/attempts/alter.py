@@ -74,7 +74,7 @@ def rewrite(
 
     def finish(results: Results) -> Entity:
         result, chain = the_result(results), record.chain
-        if result.scope_version is not None:  # a change of rights may have raised it since the read
+        if result.scope_version is not None:  # a change of rights may have raised the scope version since the read
             chain = (*chain[:-1], chain[-1]._replace(scope_version=result.scope_version))
         return kind.entity(
             record._replace(chain=chain, version=result.version, doc=text, modified_by=actor, modified_at=result.time)

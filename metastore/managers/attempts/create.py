@@ -112,7 +112,7 @@ def _place(
         if len(resolved.nodes) < len(names) - 1:
             raise absent_parent(view.backend, where, resolved.nodes)
         if resolved.record is None and len(resolved.nodes) == len(names):
-            raise EntityAlreadyExists(format_path(names))  # the user does not see the entity that has the name
+            raise EntityAlreadyExists(format_path(names))  # an entity that the user does not see has the name
         parents = resolved.nodes[: len(names) - 1]
         view.led(above, parents)
         return parents, names[-1], resolved.record

@@ -287,7 +287,7 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
         fits = known is not None and known.record.chain[-1].kind == kind.name and known.state == DROPPED
         if known is None or not fits or known.doomed:
             message = f"no dropped {kind.name} with id {entity_id}; see the manager's dropped()"
-            live = known is not None and known.live  # a live entity: the error needs no further look
+            live = known is not None and known.live  # if it is live, the error needs no further look
             raise EntityNotFound(path, message) if live else not_live(view.backend, known, path, message)
         return known.record, known.record.chain[:-1]
     parents: tuple[Node, ...] = ()
@@ -309,9 +309,9 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
 def purge(
     view: View, kind: Kind, target: Target, expected_version: int | None, actor: str | None
 ) -> Proposal[int] | int:
-    """Propose to make an entity unrestorable; return its id, or 0 if no such entity exists.
+    """Propose to make an entity unrestorable; return its id. The caller, or gc, deletes the rows.
 
-    The caller, or gc, deletes the rows.
+    Return 0 if the entity does not exist, or if the purge of a dropped ancestor will remove it.
     """
     if isinstance(target, Entity):
         names_of(kind, target)

@@ -39,8 +39,8 @@ class Drops:
     def resume(self, handler: Handler | None = None, *, lease: Fencing | None = None) -> int:
         """Take over abandoned drops, destroy their data, and finish them; return how many were finished.
 
-        ``handler`` gets each pending drop and destroys its data again, from the beginning. None: the handler that
-        ``ms.on_drop`` registered for the kind; drops of kinds without a handler stay pending. So do drops whose ttl has
+        ``handler`` gets each pending drop and destroys its data again, from the beginning; by default, the handler that
+        ``ms.on_drop`` registered for the kind. Drops of kinds without a handler stay pending. So do drops whose ttl has
         not passed, and drops that the user may not make. A drop that had started is finished only after the previous
         holder's ttl has passed once more. If the handler fails for a drop, the other drops continue; the first such
         error is raised at the end. Raises InvalidArgument. Raises BackendUnavailable at once if the database does not
@@ -60,7 +60,7 @@ class Drops:
                     _log.warning("the drop of %s was not resumed: %s", one.path, error)
                     errors.append(error)
                     if isinstance(error, BackendUnavailable | DeadlineExceeded):
-                        # raises if the database is away: each further drop would wait for it too
+                        # raises if the database does not answer: each further drop would wait for the database too
                         self._session.backend.ping()
         finally:  # after an interrupt too, because the handler has destroyed the data of these drops
             finished = sum([self._finished(one, lease) for one in ready])
@@ -69,7 +69,7 @@ class Drops:
         return finished
 
     def _destroyed(self, pending: PendingDrop, handler: Handler | None, lease: Fencing | None) -> bool:
-        """Take a drop over and destroy its data; False: the drop is left as it is."""
+        """Take a drop over and destroy its data; return False if the drop stays pending."""
         if pending.phase == DESTROYED:
             return True
         chosen = drop_handler(pending.kind) if handler is None else handler
@@ -89,6 +89,6 @@ class Drops:
     def _finished(self, pending: PendingDrop, lease: Fencing | None) -> bool:
         try:
             return pending.finish(lease=lease)
-        # another process has taken it over, or the user may not finish it
+        # another process has taken the drop over or ended it, or the user may not finish it
         except (DropPending, EntityNotFound, PermissionDenied):
             return False

@@ -170,7 +170,7 @@ class PendingDrop:
         self._step("start", lambda view: steps.start(view, self._drop), self._seen, call)
 
     def finish(self, *, lease: Fencing | None = None, reason: str | None = None) -> bool:
-        """Remove the target for good: neither restore nor revert brings it back. False: the drop had been finished.
+        """Remove the target for good: no restore or revert brings it back. Return False if the drop had been finished.
 
         If this process took the drop over after destruction had started, wait until the previous holder's ttl has
         passed again. Raises DropPending if another process has taken it over, EntityNotFound if it was rolled back.

@@ -81,7 +81,7 @@ def pending_within(backend: Reads, kind: Kind, entity_id: int) -> bool:
 
 
 def check_no_pending(backend: Reads, target: Target) -> None:
-    """Raise DropPending for a loaded entity, if it or something below it is being dropped in steps.
+    """Raise DropPending if a loaded entity, or something below it, is being dropped in steps and not destroyed yet.
 
     A path needs no check: it leads to a live entity, whose purge is refused while anything is below it.
     """

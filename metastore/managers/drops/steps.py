@@ -98,7 +98,7 @@ def _check_not_started(drop: Drop) -> None:
 
 
 def finish(view: View, known: Drop) -> Proposal[bool] | bool:
-    """Propose to remove the target for good; False: the drop has ended.
+    """Propose to remove the target for good; return False if the drop has ended.
 
     If a table is not live, its part is only marked as destroyed. It is removed when the table is live again, or
     together with the table.

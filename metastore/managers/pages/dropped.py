@@ -1,4 +1,4 @@
-"""The dropped entities that were at one path."""
+"""Find the dropped entities that were at one path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One page of a listing at a time: true at one instant, and as cheap at any depth as the first page.
+"""Read one page of a listing at a time: true at one instant, and as cheap at any depth as the first page.
 
 A listing is ordered by key, and a page begins after the last key of the page before, so that no page counts or skips
 rows. A token holds the id of the parent, which may have another path by now. If the caller's path leads to another
@@ -91,8 +91,7 @@ def _read(session: ManagerSession, source: PageSource[R, T], size: int, token: s
     given = None if token is None else read_token(source.listed, epoch, token)
     view = View(session.backend, trusting=True)
     while True:
-        # a token names the parent by its id; without a token, the parent is the entity at the path when the page is
-        # read
+        # a token has the parent's id; without a token, the parent is the entity that is now at the path
         nodes, found = parent_of(view, source.parent, None if given is None else given[0])
         above = nodes[-1] if nodes else ROOT
         prefix = source.listed.prefix

@@ -118,7 +118,7 @@ def _one(
     """Return the write of one relation; ``docs`` caches the documents made so far, by column and value."""
     node, far = target.chain[-1], other.chain[-1]
     if target.chain[0].id != other.chain[0].id:
-        raise InvalidArgument(f"{target.path} and {path} are in two metalakes")
+        raise InvalidArgument(f"{target.path} and {path} are in different metalakes; both ends must be in one")
     relation.check_end(node.kind, far=False)
     check_in_use(target.chain[:-1])
     column, value = column_id(target, wanted.column), NO_VALUE if wanted.value is None else wanted.value

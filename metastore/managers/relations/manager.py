@@ -112,12 +112,12 @@ class RelationManager:
         return Proposal(both(target.chain, other.chain), (write,), finish)
 
     def _found(self, view: View, wanted: WantedRelation) -> tuple[Record, Record]:
-        # the rules of a tag or policy, and a column, need a read in this call: a guess is not enough
+        # read in this call, without guesses, for the rules of a tag or policy, and to find a column
         fresh = wanted.column is not None or self._judge is not no_judge
         target, other = find_ends(View(view.backend, False) if fresh else view, wanted.target, wanted.other)
         if target.chain[0].id != other.chain[0].id:
             raise InvalidArgument(
-                f"{target.path} and {other.path} are in two metalakes; a relation stays in one of them"
+                f"{target.path} and {other.path} are in different metalakes; both ends of a relation must be in one"
             )
         self._relation.check_end(target.chain[-1].kind, far=False)
         self._relation.check_end(other.chain[-1].kind, far=True)
@@ -165,7 +165,7 @@ class RelationManager:
         kind: str | None = None,
         **options: Unpack[CallOptions],
     ) -> bool:
-        """End the relation from ``target``, or its ``column``, to ``other``; False: no such relation existed.
+        """End the relation from ``target``, or its ``column``, to ``other``; return False if there was none.
 
         ``value``: end only the relation with this value (None: without a value). If left out, end the relations with
         any value.

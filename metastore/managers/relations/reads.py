@@ -1,6 +1,6 @@
 """Read relations in both directions: from an object, with inheritance, and towards an entity.
 
-One read is true at one instant, for the relation, both its ends and all their ancestors.
+Each read shows a relation, its two ends and all their ancestors as they were at one instant.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def related_end(backend: Reads, relation: Relation, end: EndOf, *, above: bool =
         relations = in_hand(backend, target, lambda: backend.related(entity_id, relation.name, above=above, doc=doc))
         if relations is None or not relations.end.live:
             (known,) = backend.by_id([target.id])
-            message = f"{target.path} (id {target.id}) is not there any more"
+            message = f"{target.path} (id {target.id}) is not there any more; load the path to see what is there"
             error = partial(not_live, backend, known, target.path, message)
             return unless_back(error, lambda: related_end(backend, relation, end, above=above, doc=doc))
         return relations
@@ -128,7 +128,7 @@ def _ancestor(chain: tuple[Node, ...], entity_id: int) -> str:
 def relating_to(backend: Reads, relation: Relation, end: EndOf, value: str | None) -> Iterator[Attached]:
     """Yield the relations to an entity, page by page.
 
-    Raises EntityNotFound, also if the entity is dropped meanwhile.
+    Raises EntityNotFound, also if the entity is dropped or renamed meanwhile.
     """
     paths = lru_cache(maxsize=1)(column_paths)  # relations of one object's columns come one after the other
     for row, target, doc, other in live_relating(backend, relation, end, value):
@@ -176,7 +176,7 @@ def _pages(
     read: Callable[[int, At, int], Relating | None],
     key: Callable[[RelationRecord], At],
 ) -> Iterator[tuple[RelationRecord, End, str | None, End]]:
-    """Yield the live relations at an entity, page by page. Raises EntityNotFound, also if it is dropped meanwhile."""
+    """Yield the live relations at an entity. Raises EntityNotFound, also if it is dropped or renamed meanwhile."""
     (record,) = find_ends(View(backend, trusting=True), end)
     size = _FIRST
     while True:

@@ -146,7 +146,7 @@ class SecretStore:
             self._alter(record, [SetProperty(KEY, str(number))])
 
     def _alter(self, record: Record, changes: Sequence[SetProperty]) -> bool:
-        """Alter an entity with values that are encrypted already; False: the entity is gone or disabled."""
+        """Alter an entity with values that are encrypted already; return False if the entity is gone or disabled."""
         kind = kind_named(record.chain[-1].kind)
         entity = kind.entity(record, self._session.backend.origin)
         attempt = alter(kind, entity, tuple(changes), None, None, self._session.principal)
@@ -194,7 +194,7 @@ class SecretStore:
         return changes
 
     def _encrypt(self, known: Known | None, row: OwnedRecord | None, declared: Declared) -> bool | None:
-        """Encrypt the properties of an entity or row. None: nothing to encrypt; False: a plain value remains."""
+        """Encrypt an entity's or row's properties. True: some were encrypted; False: a plain value stays; else None."""
         while known is not None:
             properties = properties_of(known.record if row is None else row)
             names = (*[node.name for node in known.record.chain], *([] if row is None else [row.name]))

@@ -90,7 +90,7 @@ def sealed_call(
         return call(NO_SEAL)
     began = session.clock.monotonic()
     known = seals.unsealed(kind, where) if session.access is None and not fresh and not session.in_transaction else None
-    if known is not None:  # most calls take this way, and keep their own deadline
+    if known is not None:  # most calls take this way, and apply only their own deadline
         try:
             return call(known)
         except Stale:
@@ -102,7 +102,7 @@ def sealed_call(
                 seal = seals.seal(session.backend, kind, where, in_transaction=session.in_transaction, fresh=fresh)
                 return as_seen(session, seal, call)
         except Stale:
-            if fresh and session.in_transaction:  # a transaction would read the same: run all of it again
+            if fresh and session.in_transaction:  # a second read in this transaction would return the same settings
                 path = where.path if isinstance(where, Entity) else format_path(parse_path(where))
                 changed = f"the catalog above {path} was changed while the transaction ran; run it again"
                 raise VersionConflict(path, None, None, changed) from None

@@ -100,7 +100,7 @@ def _place(asked: Asked) -> Place:
     path = asked.query["under"]
     try:
         found = asked.found(path, asked.text("kind"))
-    except EntityNotFound:  # it was dropped or renamed: the feed still has its changes
+    except EntityNotFound:  # the entity was dropped or renamed: the feed still has its changes
         return Place(path, None, path)
     return Place(found.path, found.kind, found)
 

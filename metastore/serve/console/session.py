@@ -101,7 +101,7 @@ class Sessions:
 
 
 def _parts(cookie: str) -> tuple[str, str, str]:
-    """Return the version of a cookie, its end, and the rest. Raises NotAuthenticated if the session is over."""
+    """Return the version of a cookie, its end, and the rest. Raises NotAuthenticated if it is over or malformed."""
     version, _, rest = cookie.partition(".")
     end, _, proof = rest.partition(".")
     if not end.isascii() or not end.isdigit() or len(end) > 12 or int(end) <= _now():

@@ -103,7 +103,7 @@ def _shown(metadata: TableMetadata) -> Iceberg:
     for name, ref in metadata.refs.items():
         refs.setdefault(ref.snapshot_id, []).append(f"{ref.snapshot_ref_type} {name}")
     known = {one.snapshot_id for one in newest}
-    # a client wrote the file: a graph of a hundred thousand branches would take gigabytes
+    # draw only the newest ones: a client wrote the file, and a graph of 100,000 branches would take gigabytes
     graph = _graph([(one.snapshot_id, one.parent_snapshot_id) for one in newest[:_MOST]], known)
     snapshots = [
         Snapshot(

@@ -94,7 +94,7 @@ def _require_right(store: Store, holder: Any, key: str) -> None:
 
     Otherwise a user who creates something below that object could get its secrets there.
     """
-    with suppress(InvalidArgument):  # the right is checked first, so this is not about rights
+    with suppress(InvalidArgument):  # reveal() checks the right first, so this error does not mean a missing right
         store.reveal(holder, key)
 
 

@@ -96,7 +96,7 @@ def load(store: Store, resource: Resource, call: Call) -> Answer:
     except EntityNotFound as error:
         if resource.kind != "model" or len(parse_path(error.missing or error.path)) < len(names) - 1:
             raise
-        # a model of a missing schema gets this error too
+        # for a model, a missing schema gives this error too
         raise Refused(1003, 404, "NoSuchModelException", str(error)) from None
     return _done({resource.kind: resource.shown(store, entity)})
 

@@ -1,4 +1,4 @@
-"""The routes of Gravitino's REST API."""
+"""Route the requests of Gravitino's REST API to their handlers."""
 
 from __future__ import annotations
 

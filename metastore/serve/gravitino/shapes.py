@@ -1,4 +1,4 @@
-"""Show entities in the JSON of the API."""
+"""Show entities in the JSON of Gravitino's API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Column types as Gravitino writes them in JSON, and as the store spells them.
+"""Convert column types between Gravitino's JSON and the store's spelling.
 
 A type that the store does not have (a union, an unsigned number, a type that was not parsed) becomes an external type.
 Its text begins with ``gravitino:``, so that the API returns it unchanged.

@@ -1,4 +1,4 @@
-"""Errors as the Iceberg REST specification writes them: ``{"error": {"message", "type", "code"}}``.
+"""Show errors as the Iceberg REST specification writes them: ``{"error": {"message", "type", "code"}}``.
 
 500, 502 and 504 mean to a client that a commit may have happened. So they are sent only where that is true.
 """

@@ -1,4 +1,4 @@
-"""Whether all clients read a path of a location as the same folder. Pure.
+"""Check whether all clients read a path of a location as the same folder. Pure.
 
 Clients differ: some cut a location at ``?`` or ``#``, some decode ``%2F``, and a store or a proxy may resolve ``..``. A
 key for a path that they read differently could open another folder than the table's.

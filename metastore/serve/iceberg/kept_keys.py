@@ -73,7 +73,7 @@ class KeptKeys:
             asked.wanted = now + _PATIENCE
         try:
             return asked.config.result(_PATIENCE)
-        except TimeoutError:  # a later request joins the same call
+        except TimeoutError:  # the call for the key continues, and a later request joins it
             raise _no_answer() from None
 
     def _ask(self, key: KeyOf, make: Callable[[], Made]) -> _Asked:

@@ -1,4 +1,4 @@
-"""The endpoints of namespaces."""
+"""Answer Iceberg's requests about namespaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy of a session on S3: which files its key may reach. Pure.
+"""Write the policy of a session on S3: which files its key may reach. Pure.
 
 S3 allows an action if both the role and this policy allow it. The policy allows access below one location, by the
 rights that a user has on the table: ``select_table`` reads and lists, ``modify_table`` writes and deletes. IAM takes

@@ -1,4 +1,4 @@
-"""The routes of the Iceberg REST specification."""
+"""Route the requests of the Iceberg REST specification to their handlers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def iceberg_protocol(warehouses: Warehouses, principals: Principals, body_timeou
         return answer
 
     def credentials(call: Call) -> Answer:
-        # this path itself asks for credentials; Java's clients send no header for it
+        # a request of this path asks for credentials, even without the header, which Java's clients do not send here
         place = tables.place(warehouses.catalog(call), call)
         return tables.credentials(warehouses.vended(call, tables.named(call), place))
 

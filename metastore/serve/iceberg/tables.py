@@ -1,4 +1,4 @@
-"""The endpoints of tables."""
+"""Answer Iceberg's requests about tables."""
 
 from __future__ import annotations
 

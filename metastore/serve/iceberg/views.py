@@ -1,4 +1,4 @@
-"""The endpoints of views."""
+"""Answer Iceberg's requests about views."""
 
 from __future__ import annotations
 

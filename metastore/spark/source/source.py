@@ -160,7 +160,7 @@ class _Part(InputPartition):
     """A range of ids, read as of a position; or a range of positions."""
 
     def __init__(self, at: int, low: int, high: int, pin: str | None, change: str | None) -> None:
-        """``change``: the newest change up to the position; a server that takes over must have it. None: unknown."""
+        """``change`` (None: unknown): the newest change up to the position; a server that takes over must have it."""
         super().__init__((low, high))
         self.at, self.low, self.high, self.pin, self.change = at, low, high, pin, change
 
@@ -194,7 +194,7 @@ class _Reader(DataSourceReader):
 def _pinned(session: Session, at: int) -> str | None:
     """Pin a position, so that gc keeps it.
 
-    None: the role may only read, so a read that gc overtakes raises HistoryGone.
+    Return None if the role may only read; then a read that gc overtakes raises HistoryGone.
     """
     try:
         return add_pin(session, f"spark {session.clock.operation_id()}", at, _PINNED).name

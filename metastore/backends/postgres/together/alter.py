@@ -153,7 +153,7 @@ def alter_statement(alters: Sequence[AlterTogether], patience: int | None) -> St
         "s_carried": plain([step.carried is not None for _, step in steps]),
     }
     ticket = rows[0].ticket
-    if ticket is not None:  # it is the only member of its batch
+    if ticket is not None:  # a request with a ticket is the only member of its batch
         values |= {"ticket": ticket, "leaves": ticket if rows[0].leaves else None}
     return Statement(_ALTER[patience == 0, ticket is not None], values, writes=True)
 
