@@ -316,7 +316,7 @@ class Transaction(Managers):
             raise conflict
         if cause == "lease":
             raise self._call.refused()
-        if cause == "name" and (pending := pending_name(self._outer.backend, commit)) is not None:
+        if cause == "name" and (pending := self._pending_name(commit)) is not None:
             raise pending  # another run would meet the same drop
         if cause in ("operation", "claim", "stale_id") and self._call.operation_id is not None:
             self._take_up(cause)
@@ -327,6 +327,10 @@ class Transaction(Managers):
             lost_on = None if changed is None else changed.id
             self.is_in_line = self._line.lost(commit, cause, self._overlay.entities.addresses(), lost_on)
         raise _error(conflict, changed) from None
+
+    def _pending_name(self, commit: Commit) -> MetastoreError | None:
+        session, access = self._outer, self._outer.access
+        return pending_name(session.backend, None if access is None else access.backend, commit)
 
     def _stale(self) -> NoReturn:
         """Raise the error for the caller's id, which gc may have forgotten, or which is from the future."""
