@@ -21,7 +21,7 @@ class Attached:
     """A relation between a target (the object) and an attached entity: a tag, a policy, an owner, …"""
 
     id: int
-    """The relation's own id, which is in its events."""
+    """The relation's own id, which is in its events; 0 if a transaction returned it as new."""
     kind: str
     """The kind of the attached entity: ``tag``, ``policy``, ``user`` …"""
     name: str

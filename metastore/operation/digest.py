@@ -31,6 +31,11 @@ def digest(request: Request[Any]) -> str:
     return f"{_hash(text)}:{_hash(_text(_mapped(value, lambda _: None)))}:{numbers.pop()}"
 
 
+def digest_of_one(request: Request[Any], number: object) -> str:
+    """Return the fingerprint of a call without secrets; its number tells it from others with the same arguments."""
+    return f"{digest(request)}::{number}"
+
+
 def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
     """Whether ``first`` is the fingerprint of a call with the arguments of ``request``, whose fingerprint is ``own``.
 

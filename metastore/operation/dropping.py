@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from metastore.errors import DropPending
+from metastore.errors import DropPending, EntityAlreadyExists
 from metastore.kinds.registry import KINDS, kind_named
 from metastore.names import format_path
 from metastore.operation.guards import key_under
@@ -94,8 +94,19 @@ def pending_above(backend: Reads, chain: Sequence[Node]) -> DropPending | None:
     return None
 
 
-def pending_name(backend: Reads, commit: Commit) -> DropPending | None:
-    """Return the error for a commit that could not take a name, if an entity that is being dropped has the name."""
+def pending_name(backend: Reads, behind: Reads | None, commit: Commit) -> DropPending | EntityAlreadyExists | None:
+    """Return the error for a commit that could not take a name, if an entity that is being dropped has the name.
+
+    ``behind``: for a user, the reads without its rights. If they alone show the entity, the error has only the path.
+    """
+    pending = _pending_name(backend, commit)
+    if pending is not None or behind is None:
+        return pending
+    hidden = _pending_name(behind, commit)
+    return None if hidden is None or hidden.path is None else EntityAlreadyExists(hidden.path)
+
+
+def _pending_name(backend: Reads, commit: Commit) -> DropPending | None:
     for write in commit.writes:
         path = write.event.path_after or ""
         if isinstance(write, Insert):

@@ -342,9 +342,10 @@ class Operation(Generic[T]):
         return self._lent is not None and cause in ("self", "read", "pending")
 
     def _check_name(self, conflict: Conflicted, commit: Commit) -> None:
-        """Raise DropPending if an entity that is being dropped in steps has the name that seemed free."""
+        """Raise the error for the name that seemed free, if an entity that is being dropped in steps has it."""
         if conflict.cause == "name" and not self._guessed:
-            pending = pending_name(self._backend, commit)
+            access = self._session.access
+            pending = pending_name(self._backend, None if access is None else access.backend, commit)
             if pending is not None:
                 raise pending
 

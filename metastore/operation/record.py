@@ -104,7 +104,8 @@ class OperationRow:
         if self._session.access is None:
             return self._wrote(first, kind)
         of_user = kind[0] if kind else None  # a user's arguments begin with the call's own: see authorized
-        return self._wrote(first, of_user) and first.principal == self.principal
+        own = first.principal == self.principal or first.action in CLAIMABLE  # a withdrawn call has nothing to show
+        return self._wrote(first, of_user) and own
 
     def _wrote(self, first: Step, kind: object) -> bool:
         """Whether a call on entities or rows of this kind may have written the step, or a row owned by one."""

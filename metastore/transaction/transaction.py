@@ -16,11 +16,20 @@ from uuid import UUID
 
 from metastore.clock import process_id
 from metastore.deadlines import GRACE, cleaning, until
-from metastore.errors import DeadlineExceeded, InvalidArgument, MetastoreError, OperationIdReused, VersionConflict
+from metastore.errors import (
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidArgument,
+    MetastoreError,
+    OperationIdReused,
+    OutcomeUnknown,
+    VersionConflict,
+    outcome_forgotten,
+)
 from metastore.governance.seen import Seen
 from metastore.managers.all import Managers
 from metastore.operation.authorized import check_principal, with_evidence
-from metastore.operation.digest import digest
+from metastore.operation.digest import digest_of_one
 from metastore.operation.dropping import pending_name
 from metastore.operation.keys import began
 from metastore.operation.marks import OwnMark
@@ -82,7 +91,10 @@ class Transaction(Managers):
         self._begun = False
         self._process = process_id()
         self._id = call.operation_id or operation_id or session.clock.operation_id()
-        self._caller = None if call.operation_id is None else Caller(began(self._id, session.clock), digest(_NOTHING))
+        self._caller: Caller | None = None
+        if call.operation_id is not None:
+            own = digest_of_one(_NOTHING, session.clock.operation_id())
+            self._caller = Caller(began(self._id, session.clock), own)
         self._line = line
         self._claim = 0
         self._attempts = 0
@@ -224,6 +236,8 @@ class Transaction(Managers):
             if claim is not None:
                 self._claim = claim
                 raise Conflict("lost", f"the connection was lost before the commit was applied ({outcome.reason})")
+            if not self._is_own():
+                raise self._reused()
         self._mark.held = None
         return outcome.results if isinstance(outcome, Committed) else None
 
@@ -302,7 +316,7 @@ class Transaction(Managers):
             raise conflict
         if cause == "lease":
             raise self._call.refused()
-        if cause == "name" and (pending := pending_name(self._outer.backend, commit)) is not None:
+        if cause == "name" and (pending := self._pending_name(commit)) is not None:
             raise pending  # another run would meet the same drop
         if cause in ("operation", "claim", "stale_id") and self._call.operation_id is not None:
             self._take_up(cause)
@@ -314,12 +328,31 @@ class Transaction(Managers):
             self.is_in_line = self._line.lost(commit, cause, self._overlay.entities.addresses(), lost_on)
         raise _error(conflict, changed) from None
 
+    def _pending_name(self, commit: Commit) -> MetastoreError | None:
+        session, access = self._outer, self._outer.access
+        return pending_name(session.backend, None if access is None else access.backend, commit)
+
     def _stale(self) -> NoReturn:
         """Raise the error for the caller's id, which gc may have forgotten, or which is from the future."""
         if self._outer.backend.steps(self._id):
             raise self._reused()
         self._outer.backend.forget(0)  # a clock that was ahead may have left the bound too high
         raise refused_id(self._id)
+
+    def _is_own(self) -> bool:
+        """Whether this transaction was applied under the caller's id, and not an earlier one.
+
+        Raises OutcomeUnknown.
+        """
+        if self._caller is None:
+            return True
+        try:
+            steps = self._outer.backend.steps(self._id)
+        except (BackendUnavailable, DeadlineExceeded):
+            raise OutcomeUnknown(self._id) from None
+        if not steps or steps[0].ordinal != 0:
+            raise outcome_forgotten(self._id)
+        return steps[0].digest == self._caller.digest
 
     def _reused(self) -> OperationIdReused:
         return OperationIdReused(self._id, f"operation {self._id} is known already; ask store.outcome() about it")

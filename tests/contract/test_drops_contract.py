@@ -598,6 +598,27 @@ class TestUsers:
         hidden.roll_back()
         assert store.verify() == []
 
+    def test_the_name_of_a_hidden_target_is_taken(self, store: Store, table: ms.Table) -> None:
+        """At once, and not after attempts until the deadline; the error says nothing of the drop."""
+        maker = store.roles.create("m.maker")
+        for privilege, kind, path in (("use_catalog", "catalog", "m.c"), ("use_schema", "schema", "m.c.one")):
+            store.roles.grant(maker, privilege, path, kind=kind)
+        store.roles.grant(maker, "create_table", "m.c.one", kind="schema")
+        store.roles.assign(maker, store.users.create("m.eve"))
+        eve = store.as_user("eve").bind(deadline=1.0)
+        own = eve.tables.create("m.c.one.own")
+        pending = store.tables.begin_drop(table)
+        for call in (
+            lambda: eve.tables.create(T),
+            lambda: eve.tables.rename(own, "t"),
+            lambda: eve.run(lambda tx: tx.tables.create(T)),
+            lambda: eve.tables.create_many("m.c.one", [{"name": "t"}]),
+        ):
+            with pytest.raises(ms.EntityAlreadyExists, match="t already exists"):
+                call()
+        pending.roll_back()
+        assert store.tables.load(T).id == table.id
+
     def test_resumes_what_it_may_drop(self, store: Store, table: ms.Table) -> None:
         """The handler is never called for what the user may not drop: the right is checked before data is destroyed."""
         ann, bob = store.users.create("m.ann"), store.users.create("m.bob")

@@ -270,8 +270,8 @@ _ALLOWED = (
     Fault(
         "a repeat is of any user",
         "metastore/operation/record.py",
-        " and first.principal == self.principal",
-        "",
+        "self._wrote(first, of_user) and own",
+        "self._wrote(first, of_user)",
         f"{_USER} -k memory",
     ),
     Fault(

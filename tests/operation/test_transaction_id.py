@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 import metastore as ms
+from metastore.port.commit import Commit, Unknown
 
 
 def test_a_transaction_commits_once_under_its_id(store: ms.Store) -> None:
@@ -74,3 +75,55 @@ def test_an_id_that_gc_may_have_forgotten_is_refused(store: ms.Store) -> None:
     with pytest.raises(ms.OperationIdRefused), store.transaction(operation_id=operation) as tx:
         tx.metalakes.alter("lake", ms.SetProperty("k", "1"))
     assert "k" not in store.metalakes.load("lake").properties
+
+
+def test_a_repeat_whose_answer_is_lost_does_not_count_as_applied(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the state that its block saw counts as committed: an alter of it would write over that of others."""
+    store.metalakes.create("lake")
+    operation = ms.new_operation_id()
+    with store.transaction(operation_id=operation) as tx:
+        tx.metalakes.alter("lake", ms.SetProperty("k", "first"))
+    backend = store._session.backend
+    commit = backend.commit
+
+    def cut(one: Commit) -> Unknown:
+        commit(one)
+        return Unknown("cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "commit", cut)
+        with pytest.raises(ms.OperationIdReused), store.transaction(operation_id=operation) as tx:
+            refused = tx.metalakes.alter("lake", ms.SetProperty("k", "never"))
+    store.metalakes.alter("lake", ms.SetProperty("k", "other"))
+    assert store.metalakes.alter(refused, ms.SetProperty("j", "1")).properties == {"k": "other", "j": "1"}
+
+
+def test_a_first_call_whose_answer_is_lost_is_applied(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.metalakes.create("lake")
+    backend, operation = store._session.backend, ms.new_operation_id()
+    commit = backend.commit
+
+    def cut(one: Commit) -> Unknown:
+        commit(one)
+        return Unknown("cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "commit", cut)
+        with store.transaction(operation_id=operation) as tx:
+            tx.metalakes.alter("lake", ms.SetProperty("k", "first"))
+    assert store.metalakes.load("lake").properties == {"k": "first"}
+
+
+def test_a_user_takes_up_a_call_that_was_withdrawn(store: ms.Store) -> None:
+    """Its row has neither arguments nor a principal."""
+    store.metalakes.create("lake")
+    store.owners.set("lake", store.users.create("lake.ann"))
+    ann, call, transaction = store.as_user("ann"), ms.new_operation_id(), ms.new_operation_id()
+    for operation in (call, transaction):
+        assert store._session.backend.forbid(operation, 60.0) == 1
+    with ann.transaction(operation_id=transaction):
+        pass
+    assert ann.metalakes.alter("lake", ms.SetComment("new"), operation_id=call).comment == "new"
+    assert {store.outcome(operation).state for operation in (call, transaction)} == {"committed"}
