@@ -161,11 +161,11 @@ NO_LEASES: dict[str, Any] = {
 def test_what_is_no_lease(furnished: ms.Store, wrong: Any) -> None:
     with unchanged(furnished):
         for work in UNDER_A_LEASE.values():
-            refused(ms.InvalidArgument, lambda w=work: w(furnished, wrong), "a lease is what")  # type: ignore[misc]
+            refused(ms.InvalidArgument, lambda w=work: w(furnished, wrong), "a lease must come from")  # type: ignore[misc]
         for call in (furnished.leases.renew, furnished.leases.release, lambda it: furnished.drops.resume(lease=it)):
-            refused(ms.InvalidArgument, lambda c=call: c(wrong), "a lease is what")  # type: ignore[misc]
+            refused(ms.InvalidArgument, lambda c=call: c(wrong), "a lease must come from")  # type: ignore[misc]
         holders: Any = furnished.leases
-        refused(ms.InvalidArgument, lambda: furnished.transaction(lease=holders), "a lease is what")
+        refused(ms.InvalidArgument, lambda: furnished.transaction(lease=holders), "a lease must come from")
 
 
 UNDER_A_LEASE: dict[str, Work] = {
