@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from metastore.plain import plain
+from metastore.secrets.names import hiding_secrets
 from metastore.serve.console.asked import Asked, Shown
 from metastore.serve.console.words import short
 
@@ -20,6 +23,13 @@ def operation(asked: Asked) -> Shown:
         "outcome": outcome,
         "path": path,
         "kind": getattr(result, "kind", None),
-        "result": None if path is not None or result is None else short(plain(result), 500),
+        "result": None if path is not None or result is None else short(_shown(result), 500),
     }
     return Shown("operation.html", f"Operation {short(operation_id, 40)}", values)
+
+
+def _shown(result: Any) -> Any:
+    """Return a result without a page of its own as JSON; a partition or a model's version without plain secrets."""
+    value = plain(result)
+    is_row = isinstance(value, dict) and "properties" in value
+    return {**value, "properties": hiding_secrets(value["properties"])} if is_row else value
