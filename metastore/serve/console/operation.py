@@ -23,13 +23,15 @@ def operation(asked: Asked) -> Shown:
         "outcome": outcome,
         "path": path,
         "kind": getattr(result, "kind", None),
-        "result": None if path is not None or result is None else short(_shown(result), 500),
+        "result": None if path is not None or result is None else short(_shown(plain(result)), 500),
     }
     return Shown("operation.html", f"Operation {short(operation_id, 40)}", values)
 
 
-def _shown(result: Any) -> Any:
-    """Return a result without a page of its own as JSON; a partition or a model's version without plain secrets."""
-    value = plain(result)
-    is_row = isinstance(value, dict) and "properties" in value
-    return {**value, "properties": hiding_secrets(value["properties"])} if is_row else value
+def _shown(value: Any) -> Any:
+    """Return JSON values without plain secrets."""
+    if isinstance(value, list):
+        return [_shown(one) for one in value]
+    if isinstance(value, dict):
+        return {key: hiding_secrets(one) if key == "properties" else _shown(one) for key, one in value.items()}
+    return value
