@@ -336,3 +336,15 @@ def test_a_client_of_the_issuer_needs_an_address(tmp_path: Path) -> None:
             Client("console", public)
     with pytest.raises(ms.InvalidArgument):
         Client("", PUBLIC)
+
+
+@pytest.mark.parametrize(
+    ("public", "host"),
+    [
+        ("https://Lake.Example:443/m", "lake.example"),
+        ("https://münchen.example", "xn--mnchen-3ya.example"),
+        ("http://[::1]:8443", "[::1]:8443"),
+    ],
+)
+def test_the_public_host_is_as_browsers_write_it(public: str, host: str) -> None:
+    assert Client("console", public).host == host
