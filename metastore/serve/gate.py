@@ -36,7 +36,9 @@ class Gate:
     proxy names the user. ``public_host``: where browsers reach the server, whatever ``Host`` a proxy before it sends.
     """
 
-    def __init__(self, app: ASGIApp, *, authenticates: bool, header: str | None, public_host: str | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, *, authenticates: bool, header: str | None, public_host: str | None = None
+    ) -> None:
         self._app = app
         self._authenticates = authenticates
         self._public = public_host

@@ -264,7 +264,8 @@ def test_an_encrypted_value_is_not_written_and_named(
         secret |= {"note": "secret:sealed:letters", "other": "secret: tell nobody"}
         store.catalogs.create("lake.c", type="model", provider="jdbc-mysql", properties=secret)
         store.models.create("lake.c.s.m", parents=True)
-        store.models.add_version("lake.c.s.m", uris={"unknown": "u"}, properties={"password": "hush", "token": ms.secret("env:T")})
+        secret = {"password": "hush", "token": ms.secret("env:T")}
+        store.models.add_version("lake.c.s.m", uris={"unknown": "u"}, properties=secret)
     back = empty(tmp_path)
     report = export_gravitino(sqlite_url, back)
     assert {f"{one.what}: {one.done}" for one in report.findings if one.problem == "secret"} == {

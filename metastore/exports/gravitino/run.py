@@ -111,9 +111,9 @@ def _name_secrets(group: Group, report: ExportReport) -> None:
     names = group.entity.names
     versions = [((*names, one.name), one) for one in group.owned if one.kind == MODEL_VERSION.name]
     for path, line in ((names, group.entity), *versions):
-        what = f"{line.kind} {format_path(path)}"
         for key, value in line.doc["properties"].items():
+            what = f"{line.kind} {format_path(path)}: the property {key!r}"
             if is_sealed(value):
-                report.find("secret", f"{what}: the property {key!r} is encrypted here", "left out; set it there")
+                report.find("secret", f"{what} is encrypted here", "left out; set it there")
             elif as_secret(value) is not None:
-                report.find("secret", f"{what}: the property {key!r} refers to a secret", "Gravitino reads it as a text")
+                report.find("secret", f"{what} refers to a secret", "Gravitino reads it as a text")
