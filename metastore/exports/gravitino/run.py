@@ -24,6 +24,7 @@ from metastore.kinds.model.version import MODEL_VERSION
 from metastore.kinds.secret import as_secret, is_sealed
 from metastore.names import format_path
 from metastore.store import open_store
+from metastore.transfer.lines import EntityLine, OwnedLine
 
 __all__ = ["export_gravitino"]
 
@@ -109,8 +110,9 @@ def _put(target: Target, rows: Iterable[TablesRow]) -> None:
 
 def _name_secrets(group: Group, report: ExportReport) -> None:
     names = group.entity.names
-    versions = [((*names, one.name), one) for one in group.owned if one.kind == MODEL_VERSION.name]
-    for path, line in ((names, group.entity), *versions):
+    lines: list[tuple[tuple[str, ...], EntityLine | OwnedLine]] = [(names, group.entity)]
+    lines += [((*names, one.name), one) for one in group.owned if one.kind == MODEL_VERSION.name]
+    for path, line in lines:
         for key, value in line.doc["properties"].items():
             what = f"{line.kind} {format_path(path)}: the property {key!r}"
             if is_sealed(value):
