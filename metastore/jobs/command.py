@@ -50,9 +50,10 @@ def words(type: str, command: Mapping[str, Any], folder: Path, stop: Callable[[]
     arguments = list(command.get("arguments") or ())
     if type == "spark":
         return [*_spark_submit(command), command["executable"], *arguments]
-    for script in command.get("scripts") or ():
-        _brought(script, folder, stop)
-    return [_brought(command["executable"], folder, stop), *arguments]
+    executable = command["executable"]
+    places = dict.fromkeys([*(command.get("scripts") or ()), executable])  # each once
+    brought = {place: _brought(place, folder, stop) for place in places}
+    return [brought[executable], *arguments]
 
 
 def _brought(place: str, folder: Path, stop: Callable[[], object]) -> str:
@@ -66,6 +67,7 @@ def _brought(place: str, folder: Path, stop: Callable[[], object]) -> str:
     if parts.scheme == "file":
         _linked(Path(unquote(parts.path)), folder)
     elif parts.scheme in ("http", "https"):
+        _check_free(target)
         try:
             with urllib.request.urlopen(place, timeout=_SILENT) as source, target.open("wb") as to:  # noqa: S310
                 _copy(source, to, stop)
@@ -94,8 +96,14 @@ def _linked(source: Path, folder: Path) -> None:
     if not source.exists():
         raise InvalidArgument(f"this server has no file {source}")
     target = folder / source.name
-    if not target.exists():
+    if not target.exists() or not target.samefile(source):
+        _check_free(target)
         target.symlink_to(source.resolve())
+
+
+def _check_free(target: Path) -> None:
+    if os.path.lexists(target):
+        raise InvalidArgument(f"two files of the job are called {target.name}; rename one of them")
 
 
 def _spark_submit(command: Mapping[str, Any]) -> list[str]:

@@ -85,8 +85,8 @@ class Namespaces:
             raise no_namespace(names)
 
     def properties(self, names: Identifier) -> dict[str, str]:
-        """Return a namespace's properties."""
-        return dict(self._load(names).properties) or dict(_EMPTY)
+        """Return a namespace's properties; those that refer to secrets as clients write them, ``secret:env:NAME``."""
+        return dict(self._load(names).to_dict()["properties"]) or dict(_EMPTY)
 
     def update(self, names: Identifier, removals: set[str], updates: dict[str, str]) -> PropertiesUpdateSummary:
         """Remove and set properties; other properties keep the values that others set meanwhile."""

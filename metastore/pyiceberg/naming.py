@@ -33,6 +33,7 @@ from metastore.errors import (
     VersionConflict,
 )
 from metastore.kinds.kind import MAX_DOC
+from metastore.kinds.secret import stored
 from metastore.names import clean_name
 
 __all__ = [
@@ -136,10 +137,13 @@ def errors_of_iceberg(*kept: type[Exception]) -> Iterator[None]:
 
 
 def property_texts(properties: Properties) -> dict[str, str]:
-    """Return properties as texts. Raises InvalidProperty if a key or a value is None, ValueError for too many."""
+    """Return properties as texts: ``secret:env:NAME`` for a reference to a secret.
+
+    Raises InvalidProperty if a key or a value is None, ValueError for too many.
+    """
     if any(key is None or value is None for key, value in properties.items()):
         raise InvalidProperty("a property needs a key and a value; None is neither")
-    texts = {str(key): str(value) for key, value in properties.items()}
+    texts = {str(key): str(stored(value)) for key, value in properties.items()}
     check_properties(texts)
     return texts
 

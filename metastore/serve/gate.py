@@ -33,13 +33,15 @@ class Gate:
     """An ASGI application behind these checks. A request that fails them gets a short answer in JSON.
 
     ``authenticates``: each request proves who makes it, so any ``Host`` is allowed. ``header``: the header in which a
-    proxy names the user. ``public_url``: where browsers reach the server, whatever ``Host`` a proxy before it sends.
+    proxy names the user. ``public_host``: where browsers reach the server, whatever ``Host`` a proxy before it sends.
     """
 
-    def __init__(self, app: ASGIApp, *, authenticates: bool, header: str | None, public_url: str | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, *, authenticates: bool, header: str | None, public_host: str | None = None
+    ) -> None:
         self._app = app
         self._authenticates = authenticates
-        self._public = None if public_url is None else urlsplit(public_url).netloc.lower()
+        self._public = public_host
         self._once = _DECIDE | ({header.lower().encode()} if header is not None else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

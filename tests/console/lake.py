@@ -90,4 +90,7 @@ def _other_kinds(store: ms.Store, table: ms.Table) -> None:
     store.partitions.create(table, "2026-11-24", values={"day": "2026-11-24"})
     store.job_templates.create("lake.nightly", type="shell", executable="echo")
     store.jobs.create("lake.run-1", template="nightly", command={"executable": "echo"})
-    store.models.add_version("lake.sales.shop.churn", uris={"default": "s3://models/1"}, aliases=("prod",))
+    secrets = {"password": "hunter2"}
+    store.models.add_version(
+        "lake.sales.shop.churn", uris={"default": "s3://models/1"}, aliases=("prod",), properties=secrets
+    )

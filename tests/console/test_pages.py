@@ -118,6 +118,10 @@ def test_a_table_shows_everything_but_secrets(console: Console) -> None:
         console.get(**ORDERS, tab="history"),
     ):
         assert "hunter" not in other.html
+    (made,) = [one for one in console.store.changes() if one.kind == "model_version"]
+    result = console.get("operation", id=str(made.operation_id)).text
+    assert "******" in result
+    assert "hunter" not in result
 
 
 @pytest.mark.parametrize(

@@ -262,13 +262,20 @@ def test_an_encrypted_value_is_not_written_and_named(
         store.metalakes.create("lake")
         secret = {"metastore.secret-properties": "*password", "jdbc-password": "hush-hush", "token": ms.secret("env:T")}
         secret |= {"note": "secret:sealed:letters", "other": "secret: tell nobody"}
-        store.catalogs.create("lake.c", type="relational", provider="jdbc-mysql", properties=secret)
+        store.catalogs.create("lake.c", type="model", provider="jdbc-mysql", properties=secret)
+        store.models.create("lake.c.s.m", parents=True)
+        secret = {"password": "hush", "token": ms.secret("env:T")}
+        store.models.add_version("lake.c.s.m", uris={"unknown": "u"}, properties=secret)
     back = empty(tmp_path)
     report = export_gravitino(sqlite_url, back)
     assert {f"{one.what}: {one.done}" for one in report.findings if one.problem == "secret"} == {
         "catalog lake.c: the property 'jdbc-password' is encrypted here: left out; set it there",
         "catalog lake.c: the property 'token' refers to a secret: Gravitino reads it as a text",
+        "model_version lake.c.s.m.1: the property 'password' is encrypted here: left out; set it there",
+        "model_version lake.c.s.m.1: the property 'token' refers to a secret: Gravitino reads it as a text",
     }
+    (version,) = rows(back, "model_version_info")
+    assert json.loads(version["model_version_properties"]) == {"token": "secret:env:T"}
     (catalog,) = rows(back, "catalog_meta")
     assert "jdbc-password" not in catalog["properties"].replace("*password", "")
     assert catalog["properties"].count("sealed") == 1, "what only begins like a secret is a text as any other"

@@ -27,9 +27,11 @@ from pyiceberg.types import IntegerType, ListType, LongType, NestedField, String
 from pyiceberg.view.metadata import ViewVersion
 
 import metastore as ms
+from metastore.imports.iceberg import import_iceberg
 from metastore.pyiceberg import MetastoreCatalog
 from metastore.pyiceberg.columns import columns_of
 from metastore.pyiceberg.neighbours import Neighbours
+from metastore.secrets.keyring import new_key
 from tests.iceberg.conftest import properties
 from tests.servers.postgres import Databases
 
@@ -144,6 +146,24 @@ def test_namespaces_are_schemas(catalog: MetastoreCatalog) -> None:
     catalog.drop_namespace("a.b")
     with pytest.raises(NoSuchNamespaceError, match=r"Namespace does not exist: a\.b"):
         catalog.drop_namespace("a.b")
+
+
+def test_properties_that_are_written_back_keep_the_secrets(
+    catalog: MetastoreCatalog, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("METASTORE_SECRET_KEY", new_key())
+    root = catalog.store.catalogs.alter("lake.ice", ms.SetProperty("metastore.secret-properties", "api-key"))
+    catalog.create_namespace("s", {"api-key": "hunter2", "password": ms.secret("env:METASTORE_SECRET_KEY")})
+    shown = catalog.load_namespace_properties("s")
+    assert shown["password"] == "secret:env:METASTORE_SECRET_KEY"
+    catalog.update_namespace_properties("s", updates=shown)
+    schema = catalog.store.schemas.load((*root.names, "s"))
+    assert (schema.version, schema.to_dict()["properties"]) == (1, shown)
+    assert catalog.store.reveal(schema, "api-key") == "hunter2"
+    for _ in range(2):
+        assert import_iceberg(sqlite_url, catalog, "lake.copy").failures == []
+    with ms.open(sqlite_url) as copy:
+        assert copy.schemas.load("lake.copy.s").to_dict()["properties"] == shown
 
 
 def test_rename_keeps_the_files(catalog: MetastoreCatalog) -> None:

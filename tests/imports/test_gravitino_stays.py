@@ -321,9 +321,11 @@ def test_what_gravitino_hides_is_named_without_its_value(sqlite_url: str, source
     with world(source, NEWEST) as there:
         there.fill()
         there.set("catalog_meta", {"catalog_id": 10}, properties='{"jdbc-password": "hunter2", "jdbc-user": "app"}')
+        there.set("model_version_info", {"version": 1}, model_version_properties='{"password": "hunter2"}')
     report = run(sqlite_url, source, tmp_path)
     assert [(one.problem, one.what) for one in report.findings] == [
-        ("secret", "the property jdbc-password of the catalog lake.sales")
+        ("secret", "the property jdbc-password of the catalog lake.sales"),
+        ("secret", "the property password of the model_version lake.sales.eu.churn.2"),
     ]
     assert "hunter2" not in str(report)
 

@@ -72,6 +72,20 @@ def test_files_are_brought_into_its_folder(store: ms.Store, tmp_path: Path) -> N
     assert (done.status, done.output) == ("succeeded", "helped\n")
 
 
+@pytest.mark.parametrize("scheme", ["file", "http"])
+def test_two_files_of_one_name_do_not_replace_each_other(scheme: str, tmp_path: Path) -> None:
+    folder, script = tmp_path / "folder", tmp_path / "run.sh"
+    folder.mkdir()
+    script.write_text("mine")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "run.sh").write_text("another")
+    place = {"file": f"file://{tmp_path}/b/run.sh", "http": "http://127.0.0.1:9/run.sh"}[scheme]
+    with pytest.raises(ms.InvalidArgument, match=r"two files of the job are called run\.sh"):
+        words("shell", {"executable": place, "scripts": [f"file://{script}"]}, folder)
+    assert script.read_text() == "mine"
+    assert words("shell", {"executable": str(script), "scripts": [f"file://{script}"]}, folder) == [str(script)]
+
+
 @pytest.mark.parametrize("place", ["hdfs://host/x.sh", "file:///no/such/file", "no-such-command"])
 def test_what_cannot_be_run_fails_and_says_why(store: ms.Store, place: str) -> None:
     done = run(store, place)

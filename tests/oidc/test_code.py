@@ -331,8 +331,26 @@ def test_a_token_that_is_too_long_for_a_cookie_is_in_the_audit_log_once(
 
 
 def test_a_client_of_the_issuer_needs_an_address(tmp_path: Path) -> None:
-    for public in ("lake.example", "http://lake.example", "https://lake.example/?x", "https://a:b@lake.example"):
+    for public in (
+        "lake.example",
+        "http://lake.example",
+        "https://lake.example/?x",
+        "https://a:b@lake.example",
+        "https://ü_x.example",
+    ):
         with pytest.raises(ms.InvalidArgument, match="public URL"):
             Client("console", public)
     with pytest.raises(ms.InvalidArgument):
         Client("", PUBLIC)
+
+
+@pytest.mark.parametrize(
+    ("public", "host"),
+    [
+        ("https://Lake.Example:443/m", "lake.example"),
+        ("https://münchen.example", "xn--mnchen-3ya.example"),
+        ("http://[::1]:8443", "[::1]:8443"),
+    ],
+)
+def test_the_public_host_is_as_browsers_write_it(public: str, host: str) -> None:
+    assert Client("console", public).host == host

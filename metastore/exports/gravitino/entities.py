@@ -66,8 +66,8 @@ class Said:
         return KINDS[self.address.shape.kind].entity.doc_fields[name].decode(self.doc[name])
 
     def properties(self, **more: str) -> str:
-        """Return the properties as JSON, without the encrypted ones, for which Gravitino has no key."""
-        pairs = {key: value for key, value in self.doc["properties"].items() if not is_sealed(value)}
+        """Return the properties as JSON."""
+        pairs = _readable(self.doc)
         if self.address.shape.kind in _IDENTIFIED:
             pairs[IDENTIFIER] = f"gravitino.v1.uid{self.address.id}"
         return json.dumps({**pairs, **more})
@@ -97,6 +97,11 @@ class Said:
     def beside(self, **values: Any) -> dict[str, Any]:
         """Return a row that belongs to the entity's version."""
         return {**self.address.ids, "version": self.version, "audit_info": self.audit, "deleted_at": 0, **values}
+
+
+def _readable(doc: Mapping[str, Any]) -> dict[str, str]:
+    """Return the properties of a document without the encrypted ones, for which Gravitino has no key."""
+    return {key: value for key, value in doc["properties"].items() if not is_sealed(value)}
 
 
 Make = Callable[[Said], Iterator[TablesRow]]
@@ -297,7 +302,7 @@ def _model_version(said: Said, line: OwnedLine) -> Iterator[TablesRow]:
     row = {
         "version": version,
         "model_version_comment": line.doc["comment"],
-        "model_version_properties": json.dumps(line.doc["properties"]),
+        "model_version_properties": json.dumps(_readable(line.doc)),
         "audit_info": audit_json(line.audit),
     }
     for name, uri in line.doc["uris"].items():

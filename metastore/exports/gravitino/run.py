@@ -20,9 +20,11 @@ from metastore.exports.gravitino.report import ExportReport
 from metastore.exports.gravitino.target import Target, open_target
 from metastore.imports.counts import Tell
 from metastore.imports.gravitino.groups import Group, groups
+from metastore.kinds.model.version import MODEL_VERSION
 from metastore.kinds.secret import as_secret, is_sealed
 from metastore.names import format_path
 from metastore.store import open_store
+from metastore.transfer.lines import EntityLine, OwnedLine
 
 __all__ = ["export_gravitino"]
 
@@ -107,9 +109,13 @@ def _put(target: Target, rows: Iterable[TablesRow]) -> None:
 
 
 def _name_secrets(group: Group, report: ExportReport) -> None:
-    what = f"{group.entity.kind} {format_path(group.entity.names)}"
-    for key, value in group.entity.doc["properties"].items():
-        if is_sealed(value):
-            report.find("secret", f"{what}: the property {key!r} is encrypted here", "left out; set it there")
-        elif as_secret(value) is not None:
-            report.find("secret", f"{what}: the property {key!r} refers to a secret", "Gravitino reads it as a text")
+    names = group.entity.names
+    lines: list[tuple[tuple[str, ...], EntityLine | OwnedLine]] = [(names, group.entity)]
+    lines += [((*names, one.name), one) for one in group.owned if one.kind == MODEL_VERSION.name]
+    for path, line in lines:
+        for key, value in line.doc["properties"].items():
+            what = f"{line.kind} {format_path(path)}: the property {key!r}"
+            if is_sealed(value):
+                report.find("secret", f"{what} is encrypted here", "left out; set it there")
+            elif as_secret(value) is not None:
+                report.find("secret", f"{what} refers to a secret", "Gravitino reads it as a text")

@@ -224,9 +224,13 @@ def _counted(read: Iterator[Entity], done: int, total: int, progress: Progress) 
 
 def _name_secrets(entity: Entity, report: Report) -> None:
     """Report the properties that Gravitino hides, because this store shows them to every reader."""
-    for key in hidden_in(entity.thing.doc.get("properties") or {}):
-        what = f"the property {key} of the {entity.key[0]} {'.'.join(entity.names)}"
-        report.find("secret", what, "came over in plain text; docs/gravitino.md says how to encrypt it")
+    path = ".".join(entity.names)
+    docs = {f"{entity.key[0]} {path}": entity.thing.doc}
+    docs |= {f"{kind} {path}.{name}": doc for kind, name, doc in entity.thing.owned}
+    for named, doc in docs.items():
+        for key in hidden_in(doc.get("properties") or {}):
+            what = f"the property {key} of the {named}"
+            report.find("secret", what, "came over in plain text; docs/gravitino.md says how to encrypt it")
 
 
 def _lines(

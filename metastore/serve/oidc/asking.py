@@ -157,7 +157,8 @@ def _is_usable(url: str, issuer: str) -> bool:
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018  (raises for one that is not a number)
-    except ValueError:
+        httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):
         return False
     if not parts.hostname or parts.username is not None or not url.isprintable() or " " in url:
         return False

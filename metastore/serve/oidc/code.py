@@ -72,6 +72,11 @@ class Client:
                 f"fragment; http only on this machine; not {self.public_url[:80]!r}"
             )
 
+    @property
+    def host(self) -> str:
+        """Return the host and port of the public URL, as browsers write them in ``Origin``."""
+        return httpx.URL(self.public_url).netloc.decode().lower()
+
     def page(self, name: str) -> str:
         """Return the address of a page of the console, as browsers reach it."""
         return f"{self.public_url.removesuffix('/')}/console/{name}"
