@@ -77,4 +77,32 @@ IN_MEETINGS: tuple[Fault, ...] = (
         "    if False:\n",
         "tests/contract/test_kept_owners_contract.py -k pending_drop",
     ),
+    Fault(
+        "a repeat of a transaction whose answer is lost counts as applied",
+        "metastore/transaction/transaction.py",
+        "            if not self._is_own():\n",
+        "            if False:\n",
+        "tests/operation/test_transaction_id.py -k answer_is_lost",
+    ),
+    Fault(
+        "a user cannot take up its own call that was withdrawn",
+        "metastore/operation/record.py",
+        " or first.action in CLAIMABLE  #",
+        "  #",
+        "tests/operation/test_transaction_id.py -k takes_up",
+    ),
+    Fault(
+        "PyIceberg's catalog class writes a reference back as a plain text",
+        "metastore/pyiceberg/naming.py",
+        "str(key): str(stored(value))",
+        "str(key): str(value)",
+        "tests/iceberg/test_catalog.py -k written_back_keep",
+    ),
+    Fault(
+        "a file of a job replaces another one of its name",
+        "metastore/jobs/command.py",
+        "    if os.path.lexists(target):\n",
+        "    if False:\n",
+        "tests/jobs/test_commands.py -k one_name",
+    ),
 )
