@@ -293,6 +293,14 @@ def test_every_link_of_every_page_leads_somewhere(url: str) -> None:
         assert {one.path for one in console.store.find("lake")} <= paths
 
 
+def test_an_operation_with_values_called_properties_has_a_page(console: Console) -> None:
+    table = console.store.tables.create("lake.sales.shop.of_properties", columns=[ms.Column("properties", "string")])
+    call = ms.new_operation_id()
+    console.store.partitions.create(table, "p", values={"properties": "2024"}, operation_id=call)
+    assert "'values': {'properties': '2024'}" in console.get("operation", id=str(call)).text
+    console.store.tables.purge(table)
+
+
 def test_bad_queries_are_told(console: Console) -> None:
     for page, query in (
         ("compare", {**ORDERS, "a": "x"}),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
 import metastore as ms
 from metastore.port.commit import Commit, Unknown
+from metastore.port.records import Step
 
 
 def test_a_transaction_commits_once_under_its_id(store: ms.Store) -> None:
@@ -114,6 +116,28 @@ def test_a_first_call_whose_answer_is_lost_is_applied(store: ms.Store, monkeypat
         with store.transaction(operation_id=operation) as tx:
             tx.metalakes.alter("lake", ms.SetProperty("k", "first"))
     assert store.metalakes.load("lake").properties == {"k": "first"}
+
+
+def test_a_close_after_a_lost_answer_leaves_the_outcome_unknown(
+    store: ms.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.metalakes.create("lake")
+    backend = store._session.backend
+    commit, confirm = backend.commit, backend.confirm
+
+    def cut(one: Commit) -> Unknown:
+        commit(one)
+        return Unknown("cut")
+
+    def closed_after(operation: UUID) -> list[Step]:
+        steps = confirm(operation)
+        store.close()
+        return steps
+
+    monkeypatch.setattr(backend, "commit", cut)
+    monkeypatch.setattr(backend, "confirm", closed_after)
+    with pytest.raises(ms.OutcomeUnknown), store.transaction(operation_id=ms.new_operation_id()) as tx:
+        tx.metalakes.alter("lake", ms.SetProperty("k", "first"))
 
 
 def test_a_user_takes_up_a_call_that_was_withdrawn(store: ms.Store) -> None:
