@@ -242,8 +242,8 @@ class Origin:
     run: str | None = None
     """The run of the server.
 
-    Commits can be lost only between two runs; the database may then give an id or version again. None: the database has
-    only one run.
+    Commits can be lost only between two runs; the database may then give an id or version again. None: a view of the
+    past has no run.
     """
     drafted: bool = False
     """Its entities belong to a transaction, which wrote some of their times itself."""

@@ -234,7 +234,7 @@ def test_a_name_has_in_each_metalake_the_rights_of_its_user_there(lake: Lake, an
     with ann.transaction() as tx:
         tx.tables.load(lake.orders)
         tx.tables.alter("other.c.s.t", ms.SetComment("both"))
-    with pytest.raises(ms.InvalidArgument, match="two metalakes"):
+    with pytest.raises(ms.InvalidArgument, match="different metalakes"):
         store.roles.assign(writer, ("lake", ANN))
     store.users.disable(("other", ANN))
     assert [m.path for m in ann.metalakes.list()] == ["lake"]

@@ -59,7 +59,7 @@ class MemoryBackend(MemoryReads):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
-        self._origin = Origin(f"memory/{clock.operation_id()}")
+        self._origin = Origin(f"memory/{clock.operation_id()}", run="the only one")
 
     def commit(self, commit: Commit) -> CommitOutcome:
         def applied(tables: Tables, now: int) -> tuple[Result | None, ...]:
