@@ -133,7 +133,7 @@ class _Answers:
         self._ended = {one.write.id: answer for one, answer in zip(batch.updates, found.updates, strict=False)}
 
     def of(self, entity_id: int) -> tuple[Altered | None, Result | Taken | None]:
-        """Return the results of an entity's alters and of its exclusive update; None: there is no result."""
+        """Return the results of an entity's alters and of its exclusive update; None: no result came."""
         return self.altered.get(entity_id), self._ended.get(entity_id)
 
 

@@ -263,7 +263,7 @@ class Models(Manager[Model]):
 
     @shows_options(CallOptions)
     def drop_alias(self, model: Target, alias: str, **options: Unpack[CallOptions]) -> bool:
-        """Remove an alias; return False if there is no such alias."""
+        """Remove an alias; return False if it does not exist."""
         name = clean_alias(alias)
 
         def attempt(view: View) -> Proposal[bool] | bool:

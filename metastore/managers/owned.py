@@ -285,7 +285,7 @@ class OwnedManager(Generic[O]):
 
     @shows_options(CallOptions)
     def drop(self, owner: Target, name: str, **options: Unpack[CallOptions]) -> bool:
-        """Drop one row; return False if there is no such row."""
+        """Drop one row; return False if it does not exist."""
         name = clean_name(name)
 
         def attempt(view: View) -> Proposal[bool] | bool:

@@ -151,7 +151,7 @@ class Readers(Protocol):
         """Let a pin expire ``seconds`` from now; return False if the pin is gone already."""
 
     def unpin(self, name: str) -> bool:
-        """Remove a pin; return False if there is no such pin."""
+        """Remove a pin; return False if it does not exist."""
 
     def consumer(self, name: str) -> ConsumerRow | None:
         """Return a consumer; None: there is none."""
@@ -163,4 +163,4 @@ class Readers(Protocol):
         """Insert a consumer at a position; return it, or the one that has the name already."""
 
     def drop_consumer(self, name: str) -> bool:
-        """Remove a consumer; return False if there is no such consumer."""
+        """Remove a consumer; return False if it does not exist."""

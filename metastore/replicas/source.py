@@ -102,7 +102,7 @@ class Source:
     def _check(self) -> None:
         """Raise InvalidArgument if the server belongs to another database, MigrationNeeded if it has no schema."""
         if self.backend.format() is None:
-            raise MigrationNeeded(f"{self.name} has no schema, so it is no replica of this database; check read_from")
+            raise MigrationNeeded(f"{self.name} has no schema, so it is not a replica; check read_from")
         if database_of(self.backend.feed_start()[0]) != self._database:
             raise InvalidArgument(f"read_from has {self.name}, which is not a replica of this database; take it out")
 

@@ -196,7 +196,7 @@ class Timeline(Managers):
         return all_pins(self._session)
 
     def unpin(self, name: str) -> bool:
-        """Remove a pin; return False if there is no such pin. Raises OutcomeUnknown if the answer was lost."""
+        """Remove a pin; return False if it does not exist. Raises OutcomeUnknown if the answer was lost."""
         position.check_whole(self._session)
         return self._session.backend.readers.unpin(clean_name(name))
 

@@ -301,7 +301,7 @@ def _use_wal(connection: Any, patience: float) -> None:
 
 
 def _identity(database: str) -> tuple[int, int] | None:
-    """Return the identity of the file at a path; None if there is no file, or if this process may not see it."""
+    """Return the identity of the file at a path; None if it does not exist, or if this process may not see it."""
     try:
         stat = os.stat(database)  # noqa: PTH116  (on each loan: Path takes longer)
         return stat.st_dev, stat.st_ino

@@ -31,7 +31,7 @@ class SetRepresentation(EntityChange):
 
 @dataclass(frozen=True)
 class RemoveRepresentation(EntityChange):
-    """Remove the view's query in one dialect. Raises EntityNotFound if there is no such query."""
+    """Remove the view's query in one dialect. Raises EntityNotFound if the view has none."""
 
     dialect: str
     since: ClassVar[int] = 2
