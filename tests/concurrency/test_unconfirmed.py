@@ -131,7 +131,7 @@ def until_it_is_confirmed(server: PostgresServer, url: str) -> None:
             with batches_of(lanes(store)[1]) as sizes, ThreadPoolExecutor(len(PATHS)) as pool:
                 unknown = list(pool.map(write, PATHS))
             assert max(sizes) > 1
-            # applied here, and nowhere else; on a slow machine the deadline cuts the second batch off before it is applied
+            # here, and nowhere else; on a slow machine the deadline comes before the second batch is applied
             versions = [store.tables.load(path).version for path in PATHS]
             assert 2 in versions
             assert set(versions) <= {1, 2}
