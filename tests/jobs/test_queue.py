@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -12,6 +11,7 @@ import metastore as ms
 from metastore.jobs import WorkerPool, submit
 from metastore.jobs.queue import Queue
 from metastore.kinds.kind import MAX_DOC, to_json
+from tests.concurrency.raw import connect
 from tests.servers.process import wait_until
 
 Act = Callable[[ms.Store], object]
@@ -104,9 +104,8 @@ def test_a_job_that_cannot_be_started_holds_up_no_other_one(sqlite_url: str) -> 
         rest = MAX_DOC - len(to_json({**damaged.doc, "command": {"executable": "true", "arguments": [""]}}))
         full = store.jobs.create("lake.full", template="t", command={"executable": "true", "arguments": ["x" * rest]})
         job = submit(store, "lake.t")
-        with sqlite3.connect(sqlite_url.removeprefix("sqlite:///")) as rows:
+        with connect(sqlite_url) as rows:
             rows.execute("UPDATE entity SET doc = '{' WHERE id = ?", (damaged.id,))
-        rows.close()
         with WorkerPool(store, workers=1):
             assert wait_until(lambda: store.jobs.load(job).status == "succeeded", 20.0)
         assert store.jobs.load(full).status == "queued"
