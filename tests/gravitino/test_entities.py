@@ -82,7 +82,11 @@ def test_updates_of_one_request_are_one_commit_or_none(lake: Api) -> None:
 def test_a_rename_moves_only_a_table(lake: Api) -> None:
     """A catalog with this field went into another metalake."""
     lake.ask("POST", "/metalakes", {"name": "other"})
+    lake.ask("POST", "/metalakes/lake/catalogs/cat/schemas", {"name": "other"})
+    lake.ask("POST", f"{S}/tables", {"name": "t", "columns": [{"name": "a", "type": "integer"}]})
     update = {"@type": "rename", "newName": "new", "newSchemaName": "other"}
+    lake.ask("PUT", f"{S}/tables/t", {"updates": [update]})
+    assert lake.store.tables.exists("lake.cat.other.new")
     assert lake.ask("PUT", "/metalakes/lake/catalogs/cat", {"updates": [update]})["catalog"]["name"] == "new"
     assert lake.store.catalogs.exists("lake.new")
 
