@@ -130,8 +130,8 @@ def application(
     whole = list(map(_whole, routes))
     app = Starlette(lifespan=lifespan, routes=whole, exception_handlers={404: _unknown, 405: _unknown})
     flow = None if asked_by.issuer is None else asked_by.issuer.code_flow
-    public_host = None if flow is None else flow.client.host
-    return Gate(app, authenticates=asked_by.authenticates, header=asked_by.header, public_host=public_host)
+    public = None if flow is None else flow.client.origin
+    return Gate(app, authenticates=asked_by.authenticates, header=asked_by.header, public=public)
 
 
 async def _unknown(request: Request, error: Exception) -> Response:

@@ -33,15 +33,16 @@ class Gate:
     """An ASGI application behind these checks. A request that fails them gets a short answer in JSON.
 
     ``authenticates``: each request proves who makes it, so any ``Host`` is allowed. ``header``: the header in which a
-    proxy names the user. ``public_host``: where browsers reach the server, whatever ``Host`` a proxy before it sends.
+    proxy names the user. ``public``: where browsers reach the server (scheme and host), whatever ``Host`` a proxy
+    before it sends.
     """
 
     def __init__(
-        self, app: ASGIApp, *, authenticates: bool, header: str | None, public_host: str | None = None
+        self, app: ASGIApp, *, authenticates: bool, header: str | None, public: tuple[str, str] | None = None
     ) -> None:
         self._app = app
         self._authenticates = authenticates
-        self._public = public_host
+        self._public = public
         self._once = _DECIDE | ({header.lower().encode()} if header is not None else set())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,7 +76,7 @@ class Gate:
                 "Host is not a loopback address; ask http://127.0.0.1, or let the server authenticate",
             )
         origin = headers.get(b"origin")
-        if origin is not None and not _is_own(origin, (host.lower(), self._public)):
+        if origin is not None and not _is_own(origin, scope["scheme"], host.lower(), self._public):
             return 403, "a page of another origin may not send requests to this server"
         return None
 
@@ -88,11 +89,16 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _is_own(origin: str, hosts: tuple[str, str | None]) -> bool:
+def _is_own(origin: str, scheme: str, host: str, public: tuple[str, str] | None) -> bool:
+    """Return whether an origin is the server's own. A page that came without TLS is not a TLS server's own."""
     try:
-        return urlsplit(origin).netloc.lower() in hosts
+        parts = urlsplit(origin)
     except ValueError:
         return False
+    its = parts.scheme, parts.netloc.lower()
+    if public is not None and its[1] == public[1]:
+        return its == public
+    return its in {(scheme, host), ("https", host)}  # a proxy may add the TLS
 
 
 def _with_id(send: Send, id: str) -> Send:

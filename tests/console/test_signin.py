@@ -62,12 +62,13 @@ def test_odd_addresses_and_forms_are_no_defect(browser: httpx.Client) -> None:
 
 
 def test_behind_tls_the_cookie_is_secure(browser: httpx.Client) -> None:
-    for told in (
-        {**origin(browser), "X-Forwarded-Proto": "https"},  # uvicorn believes a proxy on loopback
-        {"Origin": origin(browser)["Origin"].replace("http:", "https:")},
-    ):
-        answer = browser.post("signin", data={"token": "narrow-token"}, headers=told, follow_redirects=False)
+    by_tls = {"Origin": origin(browser)["Origin"].replace("http:", "https:")}
+    told = {"X-Forwarded-Proto": "https"}  # uvicorn believes a proxy on loopback
+    for headers in ({**by_tls, **told}, by_tls, {**told, "Sec-Fetch-Site": "same-origin"}):
+        answer = browser.post("signin", data={"token": "narrow-token"}, headers=headers, follow_redirects=False)
         assert "secure" in answer.headers["set-cookie"].lower()
+    forged = browser.post("signin", data={"token": "narrow-token"}, headers={**origin(browser), **told})
+    assert forged.status_code == 403  # a page that came without TLS may be a stranger's
 
 
 @pytest.mark.parametrize(

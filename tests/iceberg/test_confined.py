@@ -170,6 +170,9 @@ def test_no_field_leads_out_of_the_warehouse(address: str, client: httpx.Client,
         answers += [client.post(f"/namespaces/a/{name}", json=known_file) for name in ("register", "register-view")]
         assert {answer.status_code for answer in answers} == {403}, [(place, a.status_code, a.text) for a in answers]
         assert not any("secret" in answer.json()["error"]["type"] for answer in answers)
+    file = next(one for one in (lake / "a").rglob("*.json"))
+    taken = commit(client, {"action": "set-properties", "updates": {"write.metadata.path": file.as_uri()}})
+    assert (taken.status_code, file.is_file()) == (400, True), "a file where the folder should be"
     assert sorted(lake.parent.rglob("*")) == known
     assert len(known) > len(before)
     assert load(address).scan().to_arrow().num_rows == 2

@@ -70,7 +70,10 @@ def test_any_server_ends_a_sign_in(own: OwnIssuer, address: str, sqlite_url: str
     assert browser.back(said).status_code == 401  # the answer counts once
     assert browser.is_in
     # the proxy at the public address sends a Host of its own, as nginx does
-    out = browser.client.post(f"{browser.base}signout", headers={"Origin": PUBLIC.removesuffix("/lake")})
+    public = PUBLIC.removesuffix("/lake")
+    forged = browser.client.post(f"{browser.base}signout", headers={"Origin": public.replace("http:", "https:")})
+    assert [forged.status_code, browser.is_in] == [403, True]
+    out = browser.client.post(f"{browser.base}signout", headers={"Origin": public})
     assert [out.status_code, browser.is_in] == [200, False]
     place = browser.get("leave").headers["location"]
     assert place.startswith(f"{own.url}/logout?x=1&client_id=console&post_logout_redirect_uri=http%3A%2F%2F127.0.0.1")
@@ -345,12 +348,12 @@ def test_a_client_of_the_issuer_needs_an_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("public", "host"),
+    ("public", "origin"),
     [
-        ("https://Lake.Example:443/m", "lake.example"),
-        ("https://münchen.example", "xn--mnchen-3ya.example"),
-        ("http://[::1]:8443", "[::1]:8443"),
+        ("https://Lake.Example:443/m", ("https", "lake.example")),
+        ("https://münchen.example", ("https", "xn--mnchen-3ya.example")),
+        ("http://[::1]:8443", ("http", "[::1]:8443")),
     ],
 )
-def test_the_public_host_is_as_browsers_write_it(public: str, host: str) -> None:
-    assert Client("console", public).host == host
+def test_the_public_origin_is_as_browsers_write_it(public: str, origin: tuple[str, str]) -> None:
+    assert Client("console", public).origin == origin

@@ -85,6 +85,7 @@ _CODES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (FileNotFoundError, 404, "NotFoundException"),
     (NotADirectoryError, 400, "BadRequestException"),
     (IsADirectoryError, 400, "BadRequestException"),
+    (FileExistsError, 400, "BadRequestException"),  # a file where a folder should be made
     (PermissionError, 403, "ForbiddenException"),
     (NotAuthenticated, 401, "NotAuthorizedException"),
     (IssuerAway, 503, "ServiceUnavailableException"),

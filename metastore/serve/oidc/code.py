@@ -73,9 +73,10 @@ class Client:
             )
 
     @property
-    def host(self) -> str:
-        """Return the host and port of the public URL, as browsers write them in ``Origin``."""
-        return httpx.URL(self.public_url).netloc.decode().lower()
+    def origin(self) -> tuple[str, str]:
+        """Return the scheme of the public URL, and its host and port, as browsers write them in ``Origin``."""
+        url = httpx.URL(self.public_url)
+        return url.scheme, url.netloc.decode().lower()
 
     def page(self, name: str) -> str:
         """Return the address of a page of the console, as browsers reach it."""
