@@ -91,6 +91,7 @@ def _request(
     wish = Wish(kind, options.get("comment"), properties, kind.take(fields))
     call = call_from(options)
     doc, actor = wish.document(), actor_of(session, call)
+    added = () if seal is None else seal.more  # a repeat may add another data key's number
 
     def attempt(view: View) -> Proposal[Entity] | Entity:
         decided = create(view, wish, doc, path, parent, if_exists, actor)
@@ -108,7 +109,7 @@ def _request(
             kind.name,
             list(parse_path(path)),
             parent and parent.id,
-            with_properties(doc, wish.secrets),
+            with_properties(doc, wish.secrets, without=added),
             if_exists,
         ],
         where=_nowhere if if_exists == "error" else None,

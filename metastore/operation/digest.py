@@ -1,8 +1,9 @@
 """The fingerprint of a call's arguments, which a repeat under the same operation id must match.
 
-The fingerprint contains secrets in encrypted form, so nobody can test guesses. After the first call, the catalog may
-get another data key, or declare the property secret. So a fingerprint with secrets has three parts: the digest of all
-arguments, the digest of the arguments without the secrets, and the number of the data key.
+The fingerprint of a call with secrets needs a data key, so nobody can test guesses. After the first call, the catalog
+may get another data key, other declarations or another name, or it may be gone. So such a fingerprint does not depend
+on which properties are secret. It has three parts: the keyed digest of all arguments, the digest of the arguments
+without the secrets, and the number of the data key.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from metastore.errors import InvalidArgument, SecretDamaged
 from metastore.kinds.secret import SEALED
 from metastore.operation.request import Request
-from metastore.secrets.sealer import Sealed
+from metastore.secrets.sealer import Sealed, Sealer
 
 
 def digest(request: Request[Any]) -> str:
@@ -23,12 +24,13 @@ def digest(request: Request[Any]) -> str:
     try:
         value = [request.verb, request.arguments()]
         text = _text(value)
-        numbers = {sealed.number for sealed in _sealed(value)} if SEALED in text else set()
+        numbers = {sealed.number: sealed.sealer for sealed in _sealed(value)} if SEALED in text else {}
     except Exception as error:  # noqa: BLE001  (a class of the caller's may raise anything here)
         raise InvalidArgument(f"the arguments of the call cannot be written as JSON: {type(error).__name__}") from None
     if len(numbers) != 1:
         return _hash(text)
-    return f"{_hash(text)}:{_hash(_text(_mapped(value, lambda _: None)))}:{numbers.pop()}"
+    ((number, sealer),) = numbers.items()
+    return f"{sealer.keyed(_plain(value), number)}:{_hash(_text(_mapped(value, lambda _: None)))}:{number}"
 
 
 def digest_of_one(request: Request[Any], number: object) -> str:
@@ -36,7 +38,7 @@ def digest_of_one(request: Request[Any], number: object) -> str:
     return f"{digest(request)}::{number}"
 
 
-def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
+def is_digest_of(first: str, request: Request[Any], own: str, sealer: Sealer | None) -> bool:
     """Whether ``first`` is the fingerprint of a call with the arguments of ``request``, whose fingerprint is ``own``.
 
     Secrets whose data key was destroyed count as equal, because they cannot be compared any more. Raises
@@ -45,23 +47,28 @@ def is_digest_of(first: str, request: Request[Any], own: str) -> bool:
     (full, mask, number), (own_full, own_mask, _) = _parts(first), _parts(own)
     if full == own_full:
         return True
-    if not own_mask:
-        return False
     value = [request.verb, request.arguments()]
     if not mask:  # when the first call was made, the property may not have been secret
-        return full == _hash(_text(_mapped(value, lambda sealed: sealed.plain)))
-    if mask != own_mask:
+        return bool(own_mask) and full == _hash(_plain(value))
+    if sealer is None:
         return False
     try:
-        return full == _hash(_text(_mapped(value, lambda sealed: sealed.under(int(number)))))
+        if full == sealer.keyed(_plain(value), int(number)):
+            return True
+        # an older program digested the secrets in encrypted form
+        return mask == own_mask and full == _hash(_text(_mapped(value, lambda sealed: sealed.under(int(number)))))
     except SecretDamaged:
-        return True
+        return mask == own_mask
 
 
 def _parts(text: str) -> tuple[str, str, str]:
     full, _, rest = text.partition(":")
     mask, _, number = rest.partition(":")
     return full, mask, number
+
+
+def _plain(value: Any) -> str:
+    return _text(_mapped(value, lambda sealed: sealed.plain))
 
 
 def _text(value: Any) -> str:

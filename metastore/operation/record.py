@@ -99,7 +99,8 @@ class OperationRow:
     def _is_of(self, caller: Caller, first: Step) -> bool:
         """Whether the row belongs to a call like this one. A row without a fingerprint is compared by kind and verb."""
         if first.digest:
-            return is_digest_of(first.digest, self._request, caller.digest)
+            seals = self._session.seals
+            return is_digest_of(first.digest, self._request, caller.digest, None if seals is None else seals.sealer)
         kind, *_ = self._request.arguments() or (None,)
         if self._session.access is None:
             return self._wrote(first, kind)

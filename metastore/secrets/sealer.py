@@ -12,6 +12,7 @@ of the property replaces them. AES-SIV tells the two apart: each opens only with
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
@@ -79,6 +80,11 @@ class Sealed(str):
         """The secret itself."""
         return self._value
 
+    @property
+    def sealer(self) -> Sealer:
+        """What sealed it."""
+        return self._sealer
+
     def under(self, number: int) -> Sealed:
         """Return the same secret, sealed with another data key. Raises the errors of :meth:`Sealer.seal`."""
         return self._sealer.seal(self._name, self._value, number, compares=self._compares)
@@ -133,6 +139,10 @@ class Sealer:
         """
         data = self._cipher(number).encrypt(value.encode(), _unbound(name))
         return Sealed(f"{SEALED}{number}:{to_text(data)}", self, name, value, number, compares)
+
+    def keyed(self, text: str, number: int) -> str:
+        """Return a digest of a text that only the data key ``number`` can make. Raises the errors of :meth:`seal`."""
+        return hashlib.sha256(self._cipher(number).encrypt(text.encode(), [])).hexdigest()[:32]
 
     def bind(self, name: str, value: str, number: int, entity_id: int) -> str:
         """Return a value encrypted for one property of one entity. Raises the errors of :meth:`seal`."""

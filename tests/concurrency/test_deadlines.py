@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import cast
 
 import psycopg
 import pytest
 
 import metastore as ms
+from metastore.backends.postgres import connect
+from metastore.backends.postgres.backend import PostgresBackend
 from metastore.clock import SYSTEM
 from metastore.operation.record import ask_until_it_answers
 from metastore.urls import parse_url
@@ -48,3 +51,16 @@ def test_an_original_that_is_still_in_flight_leaves_the_outcome_unknown(postgres
         with pytest.raises(ms.OutcomeUnknown) as caught:
             ask_until_it_answers(store._session, operation, 1.0, SYSTEM.monotonic() + 1.0)
         assert caught.value.operation_id == operation
+
+
+@pytest.mark.postgres
+def test_a_new_session_that_is_not_ready_in_time_ends_with_the_deadline(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server stops the set-up, as it was asked to: that is no reason to check the URL."""
+    hears_late_answers(monkeypatch)
+    with ms.open(postgres_url) as store:
+        cast(PostgresBackend, store._session.backend).pool.forget()
+        monkeypatch.setattr(connect, "ASKED", "SELECT pg_sleep(60)")
+        with pytest.raises(ms.DeadlineExceeded):
+            store.metalakes.create("m", deadline=0.2)

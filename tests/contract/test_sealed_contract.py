@@ -325,6 +325,46 @@ def test_a_repeat_after_a_rotation_has_the_first_answer(store: Store, table: Ent
             store.tables.restore("m.c.s.gone")
 
 
+@pytest.mark.parametrize("since", ["renamed", "dropped", "narrowed", "widened", "withdrawn"])
+def test_a_repeat_has_the_first_answer_whatever_became_of_the_declaration(
+    store: Store, table: Entity, since: str
+) -> None:
+    """The caller gives the same arguments, and does not see which of them are encrypted."""
+    ids = [ms.new_operation_id() for _ in range(3)]
+
+    def calls(secret: str = SECRETS[2]) -> list[Any]:
+        given = {"password": secret, "a.token": SECRETS[3], "user": "ada"}
+        return [
+            store.tables.alter("m.c.s.t", *map(ms.SetProperty, given, given.values()), operation_id=ids[0]),
+            store.tables.create("m.c.s.new", properties=given, operation_id=ids[1]),
+            store.partitions.create("m.c.s.t", "p", values={"a": "b"}, properties=given, operation_id=ids[2]),
+        ]
+
+    first = calls()
+    if since == "renamed":
+        store.catalogs.rename("m.c", "d")
+    elif since == "dropped":
+        store.catalogs.drop("m.c", cascade=True)
+    else:
+        patterns = {"narrowed": "password", "widened": "password *.token user", "withdrawn": ""}
+        store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, patterns[since]))
+    forgetting(store)
+    assert calls() == first
+    with pytest.raises(ms.OperationIdReused):
+        calls(SECRETS[4])
+
+
+def test_a_repeat_may_make_its_catalog_with_another_data_key(store: Store, table: Entity) -> None:
+    once = ms.new_operation_id()
+
+    def made() -> Entity:
+        return store.catalogs.create("m.d", type="relational", properties={PATTERNS: "*.token"}, operation_id=once)
+
+    first = made()
+    store.secrets.rotate(reencrypt=True)
+    assert made() == first
+
+
 def test_scrub_takes_plain_values_out_of_history(store: Store) -> None:
     store.metalakes.create("m")
     store.catalogs.create("m.c", type="relational", properties={"password": SECRETS[0]})

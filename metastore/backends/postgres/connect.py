@@ -121,7 +121,8 @@ class Pool:
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            if isinstance(error, OutOfTime):
+            stopped = connection is not None and connection.stopped and isinstance(error, psycopg.Error)
+            if stopped or isinstance(error, OutOfTime):
                 late = DeadlineExceeded(
                     f"no connection to PostgreSQL at {self._where} before the deadline: the server does not answer; "
                     "nothing was sent; call again later"

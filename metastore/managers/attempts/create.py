@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -163,9 +163,11 @@ def _replaced(wish: Wish, record: Record, secrets: Mapping[str, str], actor: str
     return rewrite(wish.kind, record, path, unless_equal, "[]", actor)
 
 
-def with_properties(doc: Doc, more: Mapping[str, str]) -> Doc:
-    """Return the document with the properties ``more`` added or replaced."""
-    return {**doc, "properties": {**doc["properties"], **more}} if more else doc
+def with_properties(doc: Doc, more: Mapping[str, str], without: Container[str] = ()) -> Doc:
+    """Return the document with the properties ``more`` added or replaced, and those in ``without`` left out."""
+    if not more and not without:
+        return doc
+    return {**doc, "properties": {key: one for key, one in {**doc["properties"], **more}.items() if key not in without}}
 
 
 def new_entity(
