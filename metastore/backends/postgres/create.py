@@ -22,7 +22,6 @@ from metastore.backends.postgres.fragments import (
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
-from metastore.port.note import note_of
 from metastore.port.writes import Insert, Result
 
 
@@ -72,12 +71,7 @@ CREATE, CREATE_NOTED, CREATE_FENCED = _create(NO_LEASES), _create(NOTED), _creat
 
 def statement(commit: Commit, write: Insert) -> Statement:
     """Return the statement for a commit whose only write is an insert."""
-    own = values(commit, write)
-    if commit.leases:
-        return Statement(CREATE_FENCED, own | parameters.under_leases(commit), writes=True)
-    if commit.evidence or commit.reason is not None:
-        return Statement(CREATE_NOTED, own | {"note": note_of(commit)}, writes=True)
-    return Statement(CREATE, own, writes=True)
+    return parameters.writing(commit, values(commit, write), CREATE, CREATE_NOTED, CREATE_FENCED)
 
 
 def values(commit: Commit, write: Insert) -> dict[str, Any]:
