@@ -14,10 +14,21 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
-__all__ = ["SYSTEM", "Alive", "Clock", "Instant", "ThreadWaker", "Waker", "new_operation_id", "process_id"]
+__all__ = [
+    "SYSTEM",
+    "Alive",
+    "Clock",
+    "Instant",
+    "ThreadWaker",
+    "Waker",
+    "begins_again",
+    "new_operation_id",
+    "process_id",
+]
 
 T = TypeVar("T")
 
@@ -73,6 +84,14 @@ _DRAWN, _EACH = 256, 10
 """How many ids one call gets bytes for, and how many bytes each needs."""
 
 
+_forked: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
+
+
+def begins_again(one: T, fork: Callable[[T], None]) -> None:
+    """Call ``fork(one)`` in each child that is forked while the object exists: a child has no threads of its parent."""
+    _forked[one] = fork
+
+
 def _random_bytes() -> bytes:
     """Return ten bytes that no other call gets. (``list.extend`` and ``list.pop`` are atomic.)"""
     while True:
@@ -87,6 +106,8 @@ def _in_child() -> None:
     global _pid  # noqa: PLW0603  (a fork is an event of the whole process)
     _pid = os.getpid()
     _drawn.clear()  # otherwise parent and child would draw the same ids
+    for one, fork in list(_forked.items()):
+        fork(one)
 
 
 os.register_at_fork(after_in_child=_in_child)

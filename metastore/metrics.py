@@ -21,15 +21,13 @@ or 64 clients compete, because no attempt that began before a commit can succeed
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from bisect import bisect_left
 from collections import Counter, deque
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal
 
-from metastore.clock import SYSTEM, Clock
+from metastore.clock import SYSTEM, Clock, begins_again
 from metastore.port.stats import CacheStats, Lost, PoolUse
 
 __all__ = [
@@ -216,7 +214,7 @@ class Metrics:
     def __init__(self, clock: Clock = SYSTEM) -> None:
         self._clock = clock
         self._reset()
-        _ALL.add(self)
+        begins_again(self, Metrics._reset)  # another thread of the parent may hold the lock at the fork
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
@@ -381,14 +379,3 @@ class Metrics:
                     counts[f"conflicts_{cause}"] += count
             counts["unknown"] = sum(self._ambiguous.values())
         return +counts
-
-
-_ALL: weakref.WeakSet[Metrics] = weakref.WeakSet()
-
-
-def _in_child() -> None:
-    for metrics in list(_ALL):
-        metrics._reset()  # noqa: SLF001  (the same module; another thread of the parent may have held the lock at the fork)
-
-
-os.register_at_fork(after_in_child=_in_child)

@@ -12,6 +12,7 @@ from metastore.leases.heartbeat import Lost
 from metastore.leases.in_store import StoreLeases
 from metastore.leases.lease import Lease, LeaseSet
 from metastore.managers import all as managers
+from metastore.managers import builtin
 from metastore.managers.drops.drops import Drops
 from metastore.managers.drops.pending import PendingDrop
 from metastore.managers.secrets.rotation import SecretStore
@@ -41,23 +42,23 @@ AsyncFreeze = derive(Freeze, alone_in_room=True)
 AsyncStoreLeases = derive(StoreLeases)
 AsyncLease = derive(Lease)
 AsyncLeaseSet = derive(LeaseSet)
-AsyncMetalakes = derive(managers.Metalakes)
-AsyncCatalogs = derive(managers.Catalogs)
-AsyncSchemas = derive(managers.Schemas)
+AsyncMetalakes = derive(builtin.Metalakes)
+AsyncCatalogs = derive(builtin.Catalogs)
+AsyncSchemas = derive(builtin.Schemas)
 AsyncFreezableSchemas = derive(FreezableSchemas)
-AsyncTables = derive(managers.Tables)
-AsyncViews = derive(managers.Views)
-AsyncFilesets = derive(managers.Filesets)
-AsyncTopics = derive(managers.Topics)
-AsyncFunctions = derive(managers.Functions)
+AsyncTables = derive(builtin.Tables)
+AsyncViews = derive(builtin.Views)
+AsyncFilesets = derive(builtin.Filesets)
+AsyncTopics = derive(builtin.Topics)
+AsyncFunctions = derive(builtin.Functions)
 AsyncModels = derive(managers.Models)
 AsyncTags = derive(managers.Tags)
 AsyncPolicies = derive(managers.Policies)
 AsyncUsers = derive(managers.Users)
 AsyncGroups = derive(managers.Groups)
 AsyncRoles = derive(managers.Roles)
-AsyncJobTemplates = derive(managers.JobTemplates)
-AsyncJobs = derive(managers.Jobs)
+AsyncJobTemplates = derive(builtin.JobTemplates)
+AsyncJobs = derive(builtin.Jobs)
 AsyncOwners = derive(managers.Owners)
 AsyncPartitions = derive(managers.Partitions)
 AsyncStatistics = derive(managers.Statistics)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
-from weakref import WeakSet
 
 from metastore.arguments import positive_seconds, shown
 from metastore.bridge.exclusive import Exclusive
@@ -14,7 +12,7 @@ from metastore.bridge.section import STAGES, Mode, Section, Stage
 from metastore.bridge.shadow import Recorder, Report, caller
 from metastore.bridge.tree import Tree
 from metastore.bridge.watch import Row, Subtree, Watch
-from metastore.clock import SYSTEM
+from metastore.clock import SYSTEM, begins_again
 from metastore.errors import InvalidArgument, VersionConflict
 from metastore.names import Path, format_path, parse_path
 from metastore.operation.session import Session
@@ -58,7 +56,7 @@ class Bridge:
         self._recorder = Recorder()
         ttl = positive_seconds(ttl, "a ttl")
         self._exclusive = None if store is None else Exclusive(store.leases, self._clock, ttl)
-        _ALL.add(self)
+        begins_again(self, Bridge._begin)
 
     def _known(self, stage: object) -> Stage:
         for one in STAGES:
@@ -212,15 +210,6 @@ def _check(
         raise _Changed(VersionConflict(path, None, None, message)) from error
 
 
-_ALL: WeakSet[Bridge] = WeakSet()
-
-
-def _in_child() -> None:
-    for one in list(_ALL):
-        one._begin()  # noqa: SLF001  (the same module)
-
-
-os.register_at_fork(after_in_child=_in_child)
 _installed = Bridge()
 
 

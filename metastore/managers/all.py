@@ -6,9 +6,8 @@ from typing import cast
 
 from metastore.kinds.registry import KINDS, kind_given
 from metastore.kinds.relation import relation_named
-from metastore.managers.builtin import Catalogs, Filesets, Functions, Metalakes, Schemas, Tables, Topics, Views
+from metastore.managers import builtin
 from metastore.managers.declared import DeclaredManager
-from metastore.managers.jobs import Jobs, JobTemplates
 from metastore.managers.manager import Manager
 from metastore.managers.models import Models
 from metastore.managers.owned import Partitions
@@ -30,22 +29,22 @@ class Managers:
 
     def __init__(self, session: ManagerSession) -> None:
         self._session = session
-        self.metalakes = Metalakes(session, KINDS["metalake"])
-        self.catalogs = Catalogs(session, KINDS["catalog"])
-        self.schemas = Schemas(session, KINDS["schema"])
-        self.tables = Tables(session, KINDS["table"])
-        self.views = Views(session, KINDS["view"])
-        self.filesets = Filesets(session, KINDS["fileset"])
-        self.topics = Topics(session, KINDS["topic"])
+        self.metalakes = builtin.Metalakes(session, KINDS["metalake"])
+        self.catalogs = builtin.Catalogs(session, KINDS["catalog"])
+        self.schemas = builtin.Schemas(session, KINDS["schema"])
+        self.tables = builtin.Tables(session, KINDS["table"])
+        self.views = builtin.Views(session, KINDS["view"])
+        self.filesets = builtin.Filesets(session, KINDS["fileset"])
+        self.topics = builtin.Topics(session, KINDS["topic"])
         self.models = Models(session, KINDS["model"])
-        self.functions = Functions(session, KINDS["function"])
+        self.functions = builtin.Functions(session, KINDS["function"])
         self.tags = Tags(session, KINDS["tag"])
         self.policies = Policies(session, KINDS["policy"])
         self.users = Users(session, KINDS["user"])
         self.groups = Groups(session, KINDS["group"])
         self.roles = Roles(session, KINDS["role"])
-        self.job_templates = JobTemplates(session, KINDS["job_template"])
-        self.jobs = Jobs(session, KINDS["job"])
+        self.job_templates = builtin.JobTemplates(session, KINDS["job_template"])
+        self.jobs = builtin.Jobs(session, KINDS["job"])
         self.owners = Owners(session)
         self.partitions = Partitions(session)
         self.statistics = Statistics(session)

@@ -21,9 +21,8 @@ from metastore.managers.builtin import Disableable
 from metastore.managers.manager import Manager
 from metastore.managers.options import CallOptions, CreateOptions, shows_options
 from metastore.managers.relations.ends import WantedRelation, end_of
-from metastore.managers.relations.entities import leading_to, leads_to
 from metastore.managers.relations.manager import RelationManager
-from metastore.managers.relations.reads import live_related
+from metastore.managers.relations.reads import leading_to, leads_to, live_related
 from metastore.managers.target import Target
 from metastore.names import Path, exact_text
 from metastore.operation.session import ManagerSession

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from metastore.errors import (
     EntityAlreadyExists,
@@ -38,10 +38,10 @@ from metastore.operation.dropping import keys_dropping
 from metastore.operation.guards import lookup, requiring
 from metastore.operation.request import Call, Merge, Proposal, Request, Results, View
 from metastore.operation.standing import check_pointer, check_references, keeps
-from metastore.operation.taken import as_if_expected, as_if_free
+from metastore.port.backend import Reads
 from metastore.port.commit import Commit
 from metastore.port.conditions import ROOT_ID, Expect
-from metastore.port.records import ROOT, Lookup, Step
+from metastore.port.records import ROOT, Lookup, Resolved, Step
 from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 from metastore.port.scopes import Pairs, Scopes
 from metastore.port.writes import Delete, Event, Insert, Place, Put, Relate, Update, Write
@@ -90,9 +90,15 @@ def check_principal(access: Access, call: Call) -> None:
 
 
 def _ask_first(access: Access, request: Request[T], view: View, error: MetastoreError) -> None:
-    """Raise PermissionDenied instead of an attempt's error if the user lacks the right: that error reveals more."""
+    """Raise PermissionDenied instead of an attempt's error if the user lacks the right: that error reveals more.
+
+    A user who may not create below a container must not learn which names it has: they may be hidden. So if an attempt
+    finds a name taken, decide once more as if the name were free, and check the rights for that. If an attempt fails an
+    expectation of the caller, decide once more without it.
+    """
     taken = isinstance(error, EntityAlreadyExists)
-    asked = as_if_free(view, error.path) if isinstance(error, EntityAlreadyExists) else as_if_expected(view)
+    free = _Untaken(view.backend, error.path) if isinstance(error, EntityAlreadyExists) else view.backend
+    asked = View(cast(Reads, free), trusting=False, asking=True)
     with suppress(EntityNotFound, VersionConflict):  # the call fails for another reason than a missing right
         try:
             decided = request.attempt(asked)
@@ -102,6 +108,33 @@ def _ask_first(access: Access, request: Request[T], view: View, error: Metastore
             return
         if isinstance(decided, Proposal):
             _guarded(access, asked, decided, request.merge)
+
+
+class _Untaken:
+    """Reads that hide the entity at one path."""
+
+    def __init__(self, base: Reads, path: str) -> None:
+        self._base = base
+        self._path = path
+
+    def resolve(self, lookups: Sequence[Lookup]) -> list[Resolved]:
+        """Follow paths; the hidden path leads only to its parent."""
+        return [self._cut(*pair) for pair in zip(lookups, self._base.resolve(lookups), strict=True)]
+
+    def _cut(self, lookup: Lookup, found: Resolved) -> Resolved:
+        if len(found.nodes) < len(lookup.names):
+            return found
+        above = self._names_of(lookup.start.id) if lookup.start.id != ROOT_ID else ()
+        as_they_are = (*[node.name for node in found.nodes[:-1]], lookup.names[-1])
+        paths = {format_path((*above, *names)) for names in (lookup.names, as_they_are)}
+        return Resolved(found.nodes[:-1], None) if self._path in paths else found
+
+    def _names_of(self, entity_id: int) -> tuple[str, ...]:
+        (known,) = self._base.by_id([entity_id])
+        return () if known is None else tuple([node.name for node in known.record.chain])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._base, name)
 
 
 def _shown(first: Step, result: object) -> list[int]:

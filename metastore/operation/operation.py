@@ -8,10 +8,9 @@ pending intents on the entity, including its own, or finds that another process 
 to a reaction.
 
 An operation has parts with their own state. Its row (``record.py``) shows its state at any time. The other parts
-are its intent (``intent.py``), its mark (``marks.py``), its place in line (``tickets.py``) and its leases
-(``leasing.py``). After a lost answer the operation reads its row. Before it sends again, it ensures that no message in
-flight can still be applied. ``ending.py`` cleans up after a failed call. docs/progress.md has the protocol and its
-proof.
+are its leases (there too), its intent (``intent.py``), its mark (``marks.py``) and its place in line (``tickets.py``).
+After a lost answer the operation reads its row. Before it sends again, it ensures that no message in flight can still
+be applied. ``ending.py`` cleans up after a failed call. docs/progress.md has the protocol and its proof.
 """
 
 from __future__ import annotations
@@ -32,9 +31,8 @@ from metastore.operation.dropping import pending_name
 from metastore.operation.ending import clean_up, give_up
 from metastore.operation.intent import Intent, help_others
 from metastore.operation.kept_result import encode_error, encode_value, entity_at, merits, replay
-from metastore.operation.leasing import OwnLeases
 from metastore.operation.marks import OwnMark, waits_at
-from metastore.operation.record import OperationRow, detail, tell_id, winner
+from metastore.operation.record import OperationRow, OwnLeases, detail, tell_id, winner
 from metastore.operation.request import Call, Merge, Proposal, Request, is_known
 from metastore.operation.session import Session
 from metastore.operation.tickets import Loan, OwnTicket, carrying, give_way, sent

@@ -1,4 +1,4 @@
-"""Read, claim and write an operation's row, which has its state or outcome at any time.
+"""Read, claim and write an operation's row, which has its state or outcome at any time; check its leases.
 
 The row resolves a lost answer: the owner ensures that no message in flight can be applied, and then sends the operation
 again under a *claim*. A repeat of a caller's id finds the first call's result in the row. docs/progress.md has the
@@ -17,6 +17,7 @@ from metastore.errors import (
     BackendUnavailable,
     DeadlineExceeded,
     InvalidArgument,
+    LeaseLost,
     MetastoreError,
     OperationIdRefused,
     OperationIdReused,
@@ -30,8 +31,8 @@ from metastore.operation.kept_result import with_origin
 from metastore.operation.keys import began
 from metastore.operation.request import Call, Request
 from metastore.operation.session import Session
-from metastore.port.commit import CommitOutcome, Committed, Conflicted, Unknown
-from metastore.port.conditions import Caller
+from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted, Unknown
+from metastore.port.conditions import Caller, LeaseToken
 from metastore.port.intents import CLAIMABLE, PENDING, Entry
 from metastore.port.records import Step
 from metastore.retry.reactions import REACTIONS, Reaction
@@ -176,6 +177,39 @@ class OperationRow:
             raise Conflict(outcome.cause, detail(outcome))
         self.claim = 0
         return outcome.results[0].version if isinstance(outcome, Committed) and outcome.results[0] else 0
+
+
+class OwnLeases:
+    """The leases of one operation. Before it reports a lease as lost, it reads the operation's row."""
+
+    def __init__(self, session: Session, row: OperationRow, call: Call) -> None:
+        self._session, self._row, self._call = session, row, call
+
+    def tokens(self) -> tuple[LeaseToken, ...]:
+        """Return the tokens that a commit requires. Raises LeaseLost."""
+        try:
+            return self._call.tokens()
+        except LeaseLost:
+            self._row.lease_lost()
+            raise
+
+    def refused(self) -> MetastoreError:
+        """Return the error for a commit that found another token."""
+        self._row.lease_lost()
+        return self._call.refused()
+
+    def check(self) -> None:
+        """Check the leases of an operation that writes nothing: it must hold them too. Raises LeaseLost, Conflict."""
+        leases = self.tokens()
+        if not leases:
+            return
+        outcome = self._session.backend.commit(Commit(self._session.clock.operation_id(), None, leases=leases))
+        if isinstance(outcome, Conflicted):
+            if REACTIONS[outcome.cause].other is not Reaction.RAISE:
+                raise Conflict(outcome.cause, detail(outcome))
+            raise self.refused()
+        if isinstance(outcome, Unknown):
+            raise Conflict("lost", "the answer was lost")
 
 
 def withdraw(session: Session, operation_id: UUID, life: float, *, sent: bool) -> None:

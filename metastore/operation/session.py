@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar, cast
 
 from metastore.clock import Clock
 from metastore.deadlines import has_deadline, remaining, until
@@ -15,18 +15,20 @@ from metastore.governance.evidence import Memory
 from metastore.governance.seen import Seen
 from metastore.kinds.entity import Entity
 from metastore.metrics import Metrics
-from metastore.operation.bounded import Bounded
 from metastore.operation.hot import ForgetfulMap, Hot
 from metastore.operation.recent import Recent
 from metastore.operation.request import Call, Request
 from metastore.operation.seals import Seals
-from metastore.port.backend import Backend, Reads
+from metastore.port.backend import PARTS, Backend, Reads
 from metastore.port.feed import database_of
 from metastore.port.records import Lookup, Node, Resolved
 from metastore.retry.bucket import TokenBucket
 from metastore.retry.policy import RetryPolicy
 
 T = TypeVar("T")
+
+_UNBOUNDED: Final = ("close", "hearing", "leases")
+"""Leases have deadlines of their own: their renewal outlives the call."""
 
 
 class Combines(Protocol):
@@ -211,3 +213,27 @@ class Session(ManagerSession):
 
 _TOKENS, _TOKENS_PER_SECOND = 100, 20.0
 """How many retries a process may make, at once and per second, that no other operation's success has caused."""
+
+
+class Bounded:
+    """A port whose calls each end within ``seconds``, as a view of the store says, unless a deadline is set already."""
+
+    def __init__(self, port: Any, clock: Clock, seconds: float) -> None:
+        self._port, self._clock, self._seconds = port, clock, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        if name in _UNBOUNDED:
+            return found
+        if name in PARTS:
+            return Bounded(found, self._clock, self._seconds)
+        return self._in_time(found) if callable(found) else found
+
+    def _in_time(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if has_deadline():
+                return method(*arguments, **options)
+            with until(self._clock.monotonic() + self._seconds):
+                return method(*arguments, **options)
+
+        return call

@@ -6,7 +6,7 @@ import re
 
 from tests.docs.examples import ROOT
 
-REMEMBERS = re.compile(r"register_at_fork\(|getpid\(\)|process_id\(\)|ForgetfulMap\(\)|WeakSet\[")
+REMEMBERS = re.compile(r"register_at_fork\(|begins_again\(|getpid\(\)|process_id\(\)|ForgetfulMap\(\)|WeakSet\[")
 
 
 def listed() -> dict[str, set[str]]:

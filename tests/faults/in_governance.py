@@ -86,8 +86,8 @@ _EVIDENCE = (
     Fault(
         "PostgreSQL: a user's create without its guards",
         _OWNED,
-        "  WHERE {ALL_GUARDED}\n",
-        "  WHERE true\n",
+        '{create.placed("%(id)s::bigint")}',
+        '{create.placed("%(id)s::bigint").replace(create.ALL_GUARDED, "true")}',
         f"{_COMMIT} {_REVOKED} -k 'postgres and (owner or create)'",
     ),
     Fault(

@@ -13,8 +13,8 @@ from metastore.backends.postgres.together import below
 from metastore.backends.sqlite import checks
 from metastore.backends.sqlite import commit as sqlite_commit
 from metastore.backends.sqlite import writer as sqlite_writer
-from metastore.managers import target
-from metastore.managers.attempts import chunk, create
+from metastore.managers import bulk, target
+from metastore.managers.attempts import create
 from metastore.operation.request import Proposal
 from metastore.port.batches import Below
 from metastore.port.commit import Commit
@@ -139,7 +139,7 @@ def _replaced_unguarded() -> Iterator[None]:
         decided = _EXISTING(*arguments)
         return replace(decided, guards=()) if isinstance(decided, Proposal) else decided
 
-    with patch.object(chunk, "of_existing", existing):
+    with patch.object(bulk, "of_existing", existing):
         yield
 
 

@@ -23,7 +23,6 @@ from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.postgres.tickets import in_line
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
-from metastore.port.note import note_of
 from metastore.port.writes import Result, Update
 
 
@@ -75,11 +74,7 @@ def statement(commit: Commit, write: Update) -> Statement:
         "version": write.version,
         "doc": write.doc,
     }
-    if commit.leases:
-        return Statement(ALTER_FENCED, values | parameters.under_leases(commit), writes=True)
-    if commit.evidence or commit.reason is not None:
-        return Statement(ALTER_NOTED, values | {"note": note_of(commit)}, writes=True)
-    return Statement(ALTER, values, writes=True)
+    return parameters.writing(commit, values, ALTER, ALTER_NOTED, ALTER_FENCED)
 
 
 class Altered(NamedTuple):

@@ -9,9 +9,7 @@ protocol.
 from __future__ import annotations
 
 import math
-import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,7 +20,7 @@ from metastore.backends.postgres import members as sql
 from metastore.backends.postgres.parameters import Statement, plain
 from metastore.backends.postgres.silence import Judged, Silence
 from metastore.backends.sql.dialect import Fetch
-from metastore.clock import SYSTEM, Clock
+from metastore.clock import SYSTEM, Clock, begins_again
 from metastore.deadlines import GRACE, cleaning, remaining
 from metastore.errors import DeadlineExceeded, MetastoreError
 from metastore.port.acknowledgement import Verdict, decide
@@ -123,7 +121,7 @@ class Announcing:
         self._stop = threading.Event()
         self._gone: list[int] = []
         """Announcements that no commit will use."""
-        _ALL.add(self)
+        begins_again(self, Announcing.fork)
 
     def fork(self) -> None:
         """Begin again in a forked child, because threads of the parent may hold the locks."""
@@ -298,14 +296,3 @@ class Announcing:
             given_up, self._gone = self._gone, []
         if given_up or gone:
             self._withdraw([*given_up, *[one for _, one in gone]])
-
-
-_ALL: weakref.WeakSet[Announcing] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for one in list(_ALL):
-        one.fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

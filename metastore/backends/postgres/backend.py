@@ -96,35 +96,31 @@ class PostgresBackend(PostgresUpkeep):
         )
 
     def _commit(self, commit: Commit, may: Pass) -> CommitOutcome:
-        operation = commit.operation_id
         if len(commit.writes) == 1 and not _is_rare(commit):
             (write,) = commit.writes
             if commit.ticket is not None or commit.carries:
                 return self._carrying(commit, write, may)
             if isinstance(write, Insert) and write.id is None:
-                statements = [*preludes(commit), create.statement(commit, write)]
-                return self._sender.one(
-                    may.around(statements, operation), lambda row: create.outcome(commit, row), run=commit.run
-                )
+                statements = [create.statement(commit, write)]
+                return self._one(commit, may, statements, lambda row: create.outcome(commit, row))
             if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
-                statements = [*preludes(commit), alter.statement(commit, write)]
-                return self._sender.one(
-                    may.around(statements, operation), lambda row: alter.outcome(commit, write, row), run=commit.run
-                )
+                statements = [alter.statement(commit, write)]
+                return self._one(commit, may, statements, lambda row: alter.outcome(commit, write, row))
             if isinstance(write, Update) and (write.named is not None or exclusive.fits(commit, write)):
                 form = exclusive if write.named is None else by_name
-                return self._sender.one(
-                    may.around([*preludes(commit), *form.statements(commit, write)], operation),
-                    lambda row: form.outcome(commit, write, row),
-                    commit.patience,
-                    commit.run,
-                )
+                statements = form.statements(commit, write)
+                return self._one(commit, may, statements, lambda row: form.outcome(commit, write, row))
         if create_owned.fits(commit) and not _is_rare(commit):
-            statements = [*preludes(commit), create_owned.statement(commit)]
-            return self._sender.one(
-                may.around(statements, operation), lambda row: create_owned.outcome(commit, row), run=commit.run
-            )
+            statements = [create_owned.statement(commit)]
+            return self._one(commit, may, statements, lambda row: create_owned.outcome(commit, row))
         return self._general(commit, may)
+
+    def _one(
+        self, commit: Commit, may: Pass, statements: Sequence[Statement], outcome: Callable[[Row], CommitOutcome]
+    ) -> CommitOutcome:
+        """Apply a commit whose write has a statement of its own."""
+        sent = may.around([*preludes(commit), *statements], commit.operation_id)
+        return self._sender.one(sent, outcome, commit.patience, commit.run)
 
     def _carrying(self, commit: Commit, write: Write, may: Pass) -> CommitOutcome:
         """Apply a commit of one write that carries intents, or that has a ticket."""

@@ -22,21 +22,19 @@ from metastore.backends.postgres.fragments import (
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
-from metastore.port.note import note_of
 from metastore.port.writes import Insert, Result
 
 
-def _create(lease: LeaseParts) -> str:
-    # the order of the CTEs is the order of the locks: guards, leases, the new name; then the position is drawn
-    return without_comments(f"""WITH {GUARDED},{lease.cte}
--- Takes the name. The unique index on live names makes a second create of the same name wait for this one, and then
--- do nothing: no name is taken twice, and no error aborts the transaction.
+def placed(entity_id: str, holds: str = "") -> str:
+    """Return the CTEs that make an entity: its guard, its document. ``holds``: a further condition."""
+    return f"""-- Takes the name. The unique index on live names makes a second create of the same name wait for this
+-- one, and then do nothing: no name is taken twice, and no error aborts the transaction.
 placed AS (
   INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
-  SELECT nextval('entity_id_seq'), %(parent_id)s::bigint, %(kind)s::text, %(family)s::text, %(name)s::text,
+  SELECT {entity_id}, %(parent_id)s::bigint, %(kind)s::text, %(family)s::text, %(name)s::text,
     %(key)s::text, %(fold)s::boolean, 0, true, 1
   -- reading both counts makes the locks above be taken, all of them, before the insert
-  WHERE {ALL_GUARDED}{lease.holds}
+  WHERE {ALL_GUARDED}{holds}
   ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING
   RETURNING id),
 -- The document, in a row of its own: the guard stays narrow. Locks nothing that another statement could wait for.
@@ -45,7 +43,13 @@ made AS (
   SELECT id, 1, %(doc)s::text, %(principal)s::text, now.at, %(principal)s::text, now.at
   -- one reading of the clock, so that created_at and modified_at are equal
   FROM placed, (SELECT {NOW} AS at) AS now
-  RETURNING id, created_at),
+  RETURNING id, created_at),"""
+
+
+def _create(lease: LeaseParts) -> str:
+    # the order of the CTEs is the order of the locks: guards, leases, the new name; then the position is drawn
+    return without_comments(f"""WITH {GUARDED},{lease.cte}
+{placed("nextval('entity_id_seq')", lease.holds)}
 -- History, change event and result. Its position is drawn here, from the row that was made: after the last lock, so
 -- that the feed's order is the order of commits on the same rows. The operation id is its key: a repeat fails.
 logged AS (
@@ -67,12 +71,7 @@ CREATE, CREATE_NOTED, CREATE_FENCED = _create(NO_LEASES), _create(NOTED), _creat
 
 def statement(commit: Commit, write: Insert) -> Statement:
     """Return the statement for a commit whose only write is an insert."""
-    own = values(commit, write)
-    if commit.leases:
-        return Statement(CREATE_FENCED, own | parameters.under_leases(commit), writes=True)
-    if commit.evidence or commit.reason is not None:
-        return Statement(CREATE_NOTED, own | {"note": note_of(commit)}, writes=True)
-    return Statement(CREATE, own, writes=True)
+    return parameters.writing(commit, values(commit, write), CREATE, CREATE_NOTED, CREATE_FENCED)
 
 
 def values(commit: Commit, write: Insert) -> dict[str, Any]:

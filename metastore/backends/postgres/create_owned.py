@@ -9,16 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from metastore.backends.postgres import create
-from metastore.backends.postgres.fragments import (
-    ALL_GUARDED,
-    DURABLE,
-    GENERATION,
-    GUARDED,
-    NOW,
-    OPERATION_COLUMNS,
-    WRITER,
-    marked,
-)
+from metastore.backends.postgres.fragments import DURABLE, GENERATION, GUARDED, OPERATION_COLUMNS, WRITER, marked
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit, CommitOutcome, Committed
@@ -27,21 +18,8 @@ from metastore.port.relations import NO_COLUMN, NO_VALUE, ONLY
 from metastore.port.writes import Insert, Relate, Result
 
 CREATE_OWNED = without_comments(f"""WITH {GUARDED},
--- Takes the name, as in create.py. Its id was reserved before: the commit names it in the relation too.
-placed AS (
-  INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
-  SELECT %(id)s::bigint, %(parent_id)s::bigint, %(kind)s::text, %(family)s::text, %(name)s::text,
-    %(key)s::text, %(fold)s::boolean, 0, true, 1
-  -- reading both counts makes the locks above be taken, all of them, before the insert
-  WHERE {ALL_GUARDED}
-  ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING
-  RETURNING id),
--- The document, in a row of its own. Locks nothing that another statement could wait for.
-made AS (
-  INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
-  SELECT id, 1, %(doc)s::text, %(principal)s::text, now.at, %(principal)s::text, now.at
-  FROM placed, (SELECT {NOW} AS at) AS now
-  RETURNING id, created_at),
+-- The id was reserved before: the commit names it in the relation too.
+{create.placed("%(id)s::bigint")}
 -- The owner. The key begins with the new id, so that no other statement has it, and nothing waits for the row.
 owned AS (
   INSERT INTO relation (from_id, kind, slot, column_id, value, id, to_id, version, created_by, created_at, modified_by,

@@ -26,7 +26,6 @@ from metastore.backends.postgres.fragments import (
 from metastore.backends.postgres.parameters import Row, Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit, CommitOutcome, Committed, Conflicted
-from metastore.port.note import note_of
 from metastore.port.writes import Result, Update
 
 
@@ -103,9 +102,7 @@ def fits(commit: Commit, write: Update) -> bool:
 def statements(commit: Commit, write: Update) -> list[Statement]:
     """Return the statement for a commit whose only write is exclusive and ``fits``."""
     values = {**moved_to(commit, write), "id": write.id, "scope_version": write.scope_version}
-    if commit.evidence or commit.reason is not None:
-        return [Statement(MOVE_NOTED, values | {"note": note_of(commit)}, writes=True)]
-    return [Statement(MOVE, values, writes=True)]
+    return [parameters.writing(commit, values, MOVE, MOVE_NOTED)]
 
 
 def moved_to(commit: Commit, write: Update) -> dict[str, Any]:

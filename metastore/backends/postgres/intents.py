@@ -82,18 +82,10 @@ def write_down_statements(entry: Entry) -> list[Statement]:
     return [*caller(entry.caller, entry.operation_id, entry.claim), Statement(_WRITE_DOWN, parameters, writes=True)]
 
 
-class WrittenDown(NamedTuple):
-    """The insert's row."""
-
-    before: int
-    """How many intents the entity had before."""
-    time: int
-
-
 def written_down(entry: Entry, row: Row) -> CommitOutcome:
     """Return the outcome that the insert's row means. The result's version is the number of earlier intents."""
-    written = WrittenDown(*row)
-    return Committed((Result(entry.entity_id or 0, written.before, written.time),))
+    before, time = row
+    return Committed((Result(entry.entity_id or 0, before, time),))
 
 
 # --- forbid and cancel

@@ -74,9 +74,13 @@ def leases(held: tuple[LeaseToken, ...]) -> dict[str, Any]:
     }
 
 
-def under_leases(commit: Commit) -> dict[str, Any]:
-    """Return the lease parameters of a commit with one write."""
-    return {**leases(commit.leases), "note": note_of(commit)}
+def writing(commit: Commit, values: dict[str, Any], plain: str, noted: str, fenced: str = "") -> Statement:
+    """Return the statement of a commit with one write: ``fenced`` under leases, ``noted`` with evidence or a reason."""
+    if commit.leases:
+        return Statement(fenced, {**values, **leases(commit.leases), "note": note_of(commit)}, writes=True)
+    if commit.evidence or commit.reason is not None:
+        return Statement(noted, {**values, "note": note_of(commit)}, writes=True)
+    return Statement(plain, values, writes=True)
 
 
 def versions(version: int, actions: Iterable[str]) -> list[int | None]:

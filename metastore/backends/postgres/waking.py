@@ -14,9 +14,7 @@ A process that waits repeatedly listens in one session, for all its waiting call
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -29,7 +27,7 @@ from metastore.backends.postgres.listening import Listening
 from metastore.backends.postgres.parameters import Statement, plain
 from metastore.backends.postgres.tickets import CHANNEL, SOON
 from metastore.backends.sql.comments import without_comments
-from metastore.clock import SYSTEM, Clock, Waker
+from metastore.clock import SYSTEM, Clock, Waker, begins_again
 from metastore.errors import MetastoreError
 from metastore.port.batches import Batch
 from metastore.port.commit import Commit
@@ -116,7 +114,7 @@ class Waking:
         """The time until which it does not try to listen."""
         self._closed = False
         self._begin_again()
-        _ALL.add(self)
+        begins_again(self, Waking.fork)
 
     def _begin_again(self) -> None:
         self._beginning = threading.Lock()  # no thread waits for it
@@ -202,14 +200,3 @@ class Waking:
         if ear is not None and thread is not None:
             ear.wake()
             thread.join(_LOOKS)
-
-
-_ALL: weakref.WeakSet[Waking] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for one in list(_ALL):
-        one.fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)

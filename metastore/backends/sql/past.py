@@ -90,28 +90,20 @@ class SqlPast:
     def children(
         self, at: int, parent_id: int, kind: str, family: str, state: int, after: tuple[str, int], limit: int
     ) -> list[Child]:
-        after_id = _LAST if state == LIVE and after[0] else after[1]
-        rows = self._below(self._sql.children, at, parent_id, kind, family, state, (after[0], after_id), limit)
-        return list(map(child, rows))
+        start = (after[0], _LAST if state == LIVE and after[0] else after[1])
+        return list(map(child, self._below("entity", at, parent_id, (kind, family, state), start, limit)))
 
     def _below(
-        self,
-        text: str,
-        at: int,
-        parent_id: int,
-        kind: str,
-        family: str,
-        state: int,
-        after: tuple[str, int],
-        limit: int,
+        self, table: str, at: int, parent_id: int, what: tuple[str, str, int], after: tuple[str, int], limit: int
     ) -> list[Row]:
+        """Return a page of the rows of ``table`` that had this kind, family and state."""
+        kind, family, state = what
         names = {"parent_id": parent_id, "kind": kind, "family": family, "state": state, "at": at}
         values = {**names, "after_key": after[0], "after_id": after[1], "page_size": limit}
-        return self._kept(self._fetch(text, values))
+        return self._kept(self._fetch(self._texts.below_past(table), values))
 
     def owned(self, at: int, owner_id: int, kind: str, after: str, limit: int) -> list[OwnedRecord]:
-        start = (after, _LAST if after else 0)
-        rows = self._below(self._sql.owned, at, owner_id, kind, kind, LIVE, start, limit)
+        rows = self._below("owned", at, owner_id, (kind, kind, LIVE), (after, _LAST if after else 0), limit)
         return [OwnedRecord(row[1], owner_id, row[2], row[3], *row[8:]) for row in rows]
 
     def related(self, at: int, from_ids: Sequence[int], kind: str) -> list[OwnedRecord]:

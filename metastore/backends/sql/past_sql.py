@@ -115,16 +115,6 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
   {self._made("n", table)}) AS page ON true ORDER BY page.k, page.entity_id""")
 
     @cached_property
-    def children(self) -> str:
-        """A page of children."""
-        return self.below("entity")
-
-    @cached_property
-    def owned(self) -> str:
-        """A page of owned rows."""
-        return self.below("owned")
-
-    @cached_property
     def related(self) -> str:
         """All relations of a kind that went from some entities: for each, its newest version then, if live."""
         made = "c.parent_id = w.id AND c.family = :kind AND c.key IS NOT NULL AND c.seq <= :at"

@@ -55,7 +55,7 @@ class Texts:
         dialect = read.dialect
         relations, find = RelationSql(dialect), FindSql(dialect)
         self.read, self.past = read, PastSql(read)
-        self.resolve_past = cache(self.past.resolve)
+        self.resolve_past, self.below_past = cache(self.past.resolve), cache(self.past.below)
         self.resolve = cache(read.resolve)
         self.resolve_holding = cache(partial(read.resolve, held=True))
         self.children_chosen, self.names_chosen = cache(read.children_chosen), cache(read.names_chosen)

@@ -71,6 +71,19 @@ class _Exclusive:
 
         return Proposal(guards, (write,), lambda results: self.ended(after, the_result(results)))
 
+    def place(self, action: str, above: tuple[Node, ...], name: str, **changes: Any) -> Proposal[Entity]:
+        """Propose ``action``, which gives the entity this name below ``above``.
+
+        It guards the old place too: gc may have begun to delete everything below that.
+        """
+        old, node, parent = self.record.chain[:-1], self.record.chain[-1], root_or_last(above)
+        if parent.id != root_or_last(old).id and self.kind.stays:
+            message = f"a {self.kind.name} stays in its metalake; create another one there instead"
+            raise InvalidArgument(f"{self.record.path}: {message}")
+        fold = node.fold if self.kind.container else parent.fold
+        place, after = Place(parent.id, name, key_under(parent, name), fold), node._replace(name=name, fold=fold)
+        return self.propose(action, (*above, after), both(old, above), place=place, **changes)
+
     def ended(self, after: tuple[Node, ...] | None, result: Result) -> Entity:
         """Return the entity as the update left it."""
         chain = after or self.record.chain
@@ -159,13 +172,7 @@ def rename(
         raise InvalidArgument(
             f"{record.path} cannot move to a catalog that compares names differently (fold_case); copy it instead"
         )
-    if not same_parent:
-        _check_stays(kind, record)
-    place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), node.fold if kind.container else parent.fold)
-    guards = both(parents, new_parents)
-    after = (*new_parents, node._replace(name=place.name, fold=place.fold))
-    exclusive = _Exclusive(kind, record, actor)
-    return exclusive.propose("rename" if same_parent else "move", after, guards, place=place)
+    return _Exclusive(kind, record, actor).place("rename" if same_parent else "move", new_parents, wanted[-1])
 
 
 def _may_move(target: Target, wanted: tuple[str, ...]) -> bool:
@@ -174,12 +181,6 @@ def _may_move(target: Target, wanted: tuple[str, ...]) -> bool:
         return False
     *above, name = parse_path(target)
     return wanted[-1] == name or (len(wanted) > 1 and wanted[:-1] != tuple(above))
-
-
-def _check_stays(kind: Kind, record: Record) -> None:
-    """Raise InvalidArgument for a kind that never moves."""
-    if kind.stays:
-        raise InvalidArgument(f"{record.path}: a {kind.name} stays in its metalake; create another one there instead")
 
 
 def _new_parents(view: View, kind: Kind, record: Record, wanted: tuple[str, ...]) -> tuple[Node, ...]:
@@ -236,7 +237,7 @@ def restore(
 ) -> Proposal[Entity]:
     """Propose to restore the entity that was dropped last at ``path``, or the one with ``entity_id``."""
     names = parse_path(path)
-    record, old_parents = _dropped(view, kind, names, entity_id)
+    record = _dropped(view, kind, names, entity_id)
     # in a folding catalog, the given name may be another spelling
     own_name = record.chain[-1].name if entity_id is None else names[-1]
     wanted = (*names[:-1], own_name) if to is None else parse_path(to)
@@ -259,14 +260,7 @@ def restore(
     parent = root_or_last(parents)
     if kind.container and len(parents) > 1 and parent.fold != node.fold:
         raise InvalidArgument(f"{format_path(names)} cannot be restored to a catalog that compares names differently")
-    if parent.id != root_or_last(old_parents).id:
-        _check_stays(kind, record)
-    fold = node.fold if kind.container else parent.fold
-    place = Place(parent.id, wanted[-1], key_under(parent, wanted[-1]), fold)
-    after = (*parents, node._replace(name=place.name, fold=fold))
-    # guard the old place too, because gc may have begun to delete everything below it
-    guards = both(old_parents, parents)
-    proposal = _Exclusive(kind, record, actor).propose("restore", after, guards, state=LIVE, place=place)
+    proposal = _Exclusive(kind, record, actor).place("restore", parents, wanted[-1], state=LIVE)
     return proposal if entity_id is not None else _of_newest(proposal, kind, names, record)
 
 
@@ -278,8 +272,8 @@ def _of_newest(proposal: Proposal[Entity], kind: Kind, names: tuple[str, ...], r
     return replace(proposal, guards=guards, reads=(newest,))
 
 
-def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | None) -> tuple[Record, tuple[Node, ...]]:
-    """Return the dropped entity of the call and the nodes above it, or raise EntityNotFound."""
+def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | None) -> Record:
+    """Return the dropped entity of the call, or raise EntityNotFound."""
     path = format_path(names)
     where = lookup(kind, names)
     if entity_id is not None:
@@ -289,7 +283,7 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
             message = f"no dropped {kind.name} with id {entity_id}; see the manager's dropped()"
             live = known is not None and known.live  # if it is live, the error needs no further look
             raise EntityNotFound(path, message) if live else not_live(view.backend, known, path, message)
-        return known.record, known.record.chain[:-1]
+        return known.record
     parents: tuple[Node, ...] = ()
     if len(names) > 1:
         (resolved,) = view.backend.resolve([Lookup(where.families[:-1], names[:-1])])
@@ -303,7 +297,7 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
         if child is None:
             pending = pending_named(view.backend, parent.id, kind.family, key, path)
             raise pending or EntityNotFound(path, f"no {kind.name} was dropped at {path}, or gc has collected it")
-    return child.record(parents), parents
+    return child.record(parents)
 
 
 def purge(

@@ -12,12 +12,14 @@ from typing import TypeVar
 from metastore.errors import EntityNotFound
 from metastore.kinds.attached import Attached, attached
 from metastore.kinds.entity import Entity
+from metastore.kinds.registry import kind_named
 from metastore.kinds.relation import Relation
 from metastore.managers.relations.ends import EndOf, find_ends, lookups_of
 from metastore.managers.relations.writes import column_id, column_paths
 from metastore.managers.target import in_hand, not_live, unless_back
 from metastore.names import format_path
 from metastore.operation.request import View
+from metastore.operation.session import ManagerSession
 from metastore.port.backend import Reads
 from metastore.port.records import Node, Record, path_of
 from metastore.port.relations import (
@@ -33,6 +35,9 @@ from metastore.port.relations import (
 
 _FIRST, _PAGE = 100, 1000
 """How many index entries the first read, and each later read, looks at; fewer relations may be live."""
+
+_MANY = 200
+"""How many entities at the ends of relations are loaded at once."""
 
 At = TypeVar("At", tuple[str, int, int], tuple[int, int, str])
 """A place in one of the two indexes."""
@@ -193,3 +198,35 @@ def _pages(
         if len(page.rows) < size:
             return
         size, after = _PAGE, key(page.rows[-1][0])
+
+
+# --- the entities at the ends: owners, members, roles, groups
+
+
+def leads_to(session: ManagerSession, relation: Relation, end: EndOf, kind: str | None = None) -> list[Entity]:
+    """Return the entities to which an entity is related, by name; ``kind``: only entities of this kind."""
+    members = related_end(session.backend, relation, end)
+    ids = [far.chain[-1].id for _, far in members.rows if in_one_metalake(members.end, far)]
+    entities = [entity for entity in _loaded(session, ids) if kind in (None, entity.kind)]
+    return sorted(entities, key=lambda entity: (entity.kind, entity.name))
+
+
+def leading_to(
+    session: ManagerSession, relation: Relation, end: EndOf, kinds: tuple[str, ...] = ()
+) -> Iterator[Entity]:
+    """Yield the entities that are related to an entity, by id; ``kinds``: only entities of these kinds."""
+    ids: list[int] = []
+    for row, target, _, _ in live_relating(session.backend, relation, end):
+        if not kinds or target.chain[-1].kind in kinds:
+            ids.append(row.from_id)
+        if len(ids) == _MANY:
+            yield from _loaded(session, ids)
+            ids = []
+    yield from _loaded(session, ids)
+
+
+def _loaded(session: ManagerSession, ids: list[int]) -> Iterator[Entity]:
+    origin = session.backend.origin
+    for known in session.backend.by_id(ids) if ids else []:
+        if known is not None and known.live:
+            yield kind_named(known.record.chain[-1].kind).entity(known.record, origin)
