@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from metastore.arguments import shown
 from metastore.errors import BackendUnavailable, InvalidArgument
@@ -91,15 +91,36 @@ def _sync(folder: Path) -> None:
 
 @contextmanager
 def reading(source: FileOrName) -> Iterator[BinaryIO]:
-    """Yield a stream to read from. Raises InvalidArgument for a file that cannot be opened."""
+    """Yield a stream to read from. Raises InvalidArgument for a file that cannot be opened or read."""
     name = file_name(source)
     if name is None:
-        yield _binary(source, "read")
+        yield cast(BinaryIO, _Source(_binary(source, "read"), "the stream"))
         return
     with _opening(name, "read"):
         opened = Path(name).open("rb")  # noqa: SIM115  (it is closed below)
     with opened as stream:
-        yield stream
+        yield cast(BinaryIO, _Source(stream, f"the file {_told(name)}"))
+
+
+class _Source:
+    """A stream whose errors become InvalidArgument. ``what`` begins the message."""
+
+    def __init__(self, stream: BinaryIO, what: str) -> None:
+        self._stream, self._what = stream, what
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._stream, name, None)
+        if method is None:
+            raise InvalidArgument(f"{self._what} has no method {name}; give a binary stream that can seek")
+
+        def call(*args: Any) -> Any:
+            try:
+                return method(*args)
+            except (OSError, ValueError) as error:  # ValueError: it is closed
+                raise InvalidArgument(f"{self._what} cannot be read: {error}; open it again, or copy it") from error
+
+        vars(self)[name] = call  # Python now finds it at once, for the next line
+        return call
 
 
 @contextmanager

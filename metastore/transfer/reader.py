@@ -23,6 +23,8 @@ from metastore.names import clean_name, fold, format_path, parse_path
 from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.unreadable import reason
 from metastore.transfer.digest import of_header
+from metastore.transfer.documents import check_document, check_versions
+from metastore.transfer.ends import Ends
 from metastore.transfer.lines import (
     OPERATION,
     Body,
@@ -102,6 +104,7 @@ def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Check
                     f"line {number}: the export ends here, but the file continues; import each export alone"
                 )
             _compare(number, line, replace(tally.footer(), header=line.header and of_header(first)))
+            _find_ends(stream, header, structure.ends)
             return Checked(header, line, structure.top)
         try:
             structure.check(line, raw)
@@ -116,6 +119,15 @@ def _finish(structure: Structure, number: int) -> None:
         structure.finish()
     except InvalidArgument as error:
         raise _on(number, error) from None
+
+
+def _find_ends(stream: BinaryIO, header: Header, ends: Ends) -> None:
+    """Read the entities once more if relations lead to some: each may come before or after the relation."""
+    if ends.wanted:
+        for _, line in body(stream, header, lambda _: None):
+            if isinstance(line, EntityLine):
+                ends.entity(line)
+        ends.finish()
 
 
 def _first(stream: BinaryIO) -> bytes:
@@ -203,6 +215,7 @@ class Structure:
         self._own = set[tuple[object, ...]]()
         """The owned rows and the relations of the last entity."""
         self._ids = Ids()
+        self.ends = Ends()
         self._kinds: dict[object, str] = {}
         """The kind of each entity that can have children, by its id, or by its names and families."""
         self.top: EntityLine | None = None
@@ -227,6 +240,7 @@ class Structure:
         if isinstance(line, OwnedLine):
             self._owned(line, raw)
         else:
+            self._complete()
             self._entity(line, raw)
             self._last = line
             self._own.clear()
@@ -234,7 +248,13 @@ class Structure:
 
     def finish(self) -> None:
         """Check the conditions on the whole file. Raises InvalidArgument."""
+        self._complete()
         self._ids.finish()
+
+    def _complete(self) -> None:
+        """Check the last entity, whose rows have all been read. Raises InvalidArgument."""
+        if self._last is not None and not self._header.ids:
+            check_versions(self._last, self._own)
 
     def _once(self, what: str, *place: object) -> None:
         """Raise InvalidArgument if the last entity already has such a row or relation."""
@@ -256,7 +276,14 @@ class Structure:
             # an id decides to which partition statistics belong, so they are written later
             raise InvalidArgument(f"the statistics of the partition {path} come before it; put its line before theirs")
         self._once(f"the {line.kind} {line.name!r}", line.kind, line.name)
+        if line.id is not None:
+            self._ids.take(line.id, path)
+        self._document(line, raw, path)
+
+    def _document(self, line: EntityLine | OwnedLine, raw: bytes, path: str) -> None:
         _check_doc(line, raw, path)
+        if not self._header.ids:
+            check_document(line, path)
 
     def _relation(self, line: RelationLine) -> None:
         if self._last is None:
@@ -273,10 +300,13 @@ class Structure:
         if line.row:
             self._once(f"the relation {line.kind}", line.kind, *[line.row[name] for name in _PLACE], line.value)
             check_column(line, self._last)
+            self._ids.take(line.row["id"], f"the relation {line.kind} of {format_path(self._last.names)}")
             self._ids.leads_to(line.row["to_id"], f"the relation {line.kind} of {format_path(self._last.names)}")
         else:
-            to = None if relation_named(line.kind).exclusive else (line.to_kind, line.to)
+            relation = relation_named(line.kind)
+            to = None if relation.exclusive else (line.to_kind, line.to)
             self._once(f"the relation {line.kind}", line.kind, to, line.column, line.value)
+            self.ends.relation(relation, line, self._last)
 
     def _entity(self, line: EntityLine, raw: bytes) -> None:
         path = format_path(line.names)
@@ -284,6 +314,8 @@ class Structure:
         known = KINDS.get(line.kind)
         if known is not None and line.family != known.family:
             raise InvalidArgument(f"{path}: a {line.kind} is of the family {known.family}, not {line.family!r}")
+        if known is None and any(kind.container and kind.family == line.family for kind in KINDS.values()):
+            raise InvalidArgument(f"{path}: a {line.kind} cannot be of the family {line.family}")
         if known is not None and not line.in_use and not known.can_be_disabled:
             raise InvalidArgument(f"{path}: a {line.kind} cannot be disabled")
         parent = self._parent(line, path)
@@ -295,7 +327,7 @@ class Structure:
             self._ids.entity(line, path)
         else:
             self._twice.check(line)
-        _check_doc(line, raw, path)
+        self._document(line, raw, path)
         if kind_named(line.kind).container:
             key = line.row["id"] if line.row else (line.names, (*line.under, line.family))
             if key in self._kinds:

@@ -1,7 +1,7 @@
 """Check that the rows of a file with ids are consistent, because a restore writes them unchanged.
 
 Otherwise the database would refuse rows in the middle of the restore, or have relations that lead nowhere. It keeps in
-memory, for each entity, 16 bytes and two entries in sets: its id and its place.
+memory the id of each row, and for each entity two more entries in sets: its id and 16 bytes for its place.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from metastore.port.conditions import LIVE
 from metastore.port.relations import NO_COLUMN
 from metastore.transfer.lines import EntityLine, RelationLine
 
-__all__ = ["Ids", "check_column"]
+__all__ = ["Ids", "check_column", "column_at"]
 
 
 class Ids:
     """The ids in a file: those of its entities, and those to which its relations lead."""
 
     def __init__(self) -> None:
-        self._there = set[int]()
+        self._taken = set[int]()
+        """The ids of all rows so far."""
+        self._entities = set[int]()
         self._places = set[bytes]()
         self._wanted: dict[int, str] = {}
         """The ids of entities that relations name, but that have not been read yet; each with one such relation."""
@@ -30,9 +32,8 @@ class Ids:
     def entity(self, line: EntityLine, path: str) -> None:
         """Note an entity. Raises InvalidArgument if another entity has its id, or is live in its place."""
         row = line.row
-        if row["id"] in self._there:
-            raise InvalidArgument(f"{path}: another entity of the file has its id {row['id']}")
-        self._there.add(row["id"])
+        self.take(row["id"], path)
+        self._entities.add(row["id"])
         self._wanted.pop(row["id"], None)
         if row["state"] == LIVE:
             text = to_json([row["parent_id"], line.family, row["key"]])
@@ -41,9 +42,15 @@ class Ids:
                 raise InvalidArgument(f"the file has {path} twice")
             self._places.add(place)
 
+    def take(self, row_id: int, what: str) -> None:
+        """Note the id of an entity, an owned row or a relation. Raises InvalidArgument if another one has it."""
+        if row_id in self._taken:
+            raise InvalidArgument(f"{what}: another line of the file has its id {row_id}")
+        self._taken.add(row_id)
+
     def leads_to(self, row_id: int, what: str) -> None:
         """Note that a relation leads to an entity."""
-        if row_id not in self._there:
+        if row_id not in self._entities:
             self._wanted.setdefault(row_id, what)
 
     def finish(self) -> None:
@@ -58,14 +65,14 @@ def check_column(line: RelationLine, owner: EntityLine) -> None:
     if line.column is None:
         known = column == NO_COLUMN or 0 < column <= owner.doc.get("last_column_id", 0)
     else:
-        known = column == _id_of(line.column, owner.doc.get("columns", ()))
+        known = column == column_at(line.column, owner.doc.get("columns", ()))
     if not known:
         named = "" if line.column is None else f", which is not {format_path(line.column)}"
         what = f"the relation {line.kind} of {format_path(owner.names)}"
         raise InvalidArgument(f"{what} goes from the column {column}{named}")
 
 
-def _id_of(path: tuple[str, ...], columns: object) -> object:
+def column_at(path: tuple[str, ...], columns: object) -> object:
     """Return the id of a column, or of a field in one; None: there is none at this path."""
     found: object = None
     for name in path:

@@ -278,11 +278,15 @@ def _decode(kind: str, text: str, doc: dict[str, Any]) -> None:
             columns = [column for column in value if isinstance(column, Column)]
             for of_column in {column.type for column in columns}:
                 parse(of_column)
-            _check_numbers(columns)
+            _check_numbers(columns, doc.get("last_column_id", 0), set())
 
 
-def _check_numbers(columns: Sequence[Column]) -> None:
+def _check_numbers(columns: Sequence[Column], last: int, taken: set[int]) -> None:
+    """Raise InvalidArgument unless each column has an id of its own, up to ``last``: tags and owners refer to it."""
     for column in columns:
         if type(column.id) is not int:
             raise InvalidArgument(f"the column {column.name!r} has no number")
-        _check_numbers(column.fields)
+        if column.id in taken or not 0 < column.id <= last:
+            raise InvalidArgument(f"the column {column.name!r} has the number {column.id}, which is taken or not given")
+        taken.add(column.id)
+        _check_numbers(column.fields, last, taken)

@@ -122,6 +122,23 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a partition without values": (changed(6, doc={"comment": None, "properties": {}}), "line 6: .*cannot be read"),
     "a number beyond all floats": (doc(2, x=LARGE), "line 2: this is not JSON: the number '1e400' is too large"),
     "a document that is too large": (doc(2, comment="x" * (1 << 20)), "line 2: lake: the document has"),
+    "a partitioning of numbers": (doc(5, partitioning=[1]), "line 5: lake.c.s.t: its document cannot be written"),
+    "a partitioning by nothing": (doc(5, partitioning=["b"]), "line 5: lake.c.s.t: its document cannot be written"),
+    "a location of another type": (doc(5, location=7), "line 5: lake.c.s.t: its document cannot be written: a loc"),
+    "a flag that is a number": (doc(3, fold_case=1.5), "line 3: lake.c: .*the fold_case 1.5 is not a bool"),
+    "a column whose name is a number": (
+        doc(5, columns=[{"id": 1, "name": 0, "type": "int"}]),
+        "line 5: lake.c.s.t: its document cannot be written",
+    ),
+    "two columns of one number": (
+        doc(5, columns=[{"id": 1, "name": n, "type": "int"} for n in "ab"]),
+        "line 5: lake.c.s.t: .*the column 'b' has the number 1, which is taken",
+    ),
+    "a column's number beyond the last": (
+        doc(5, columns=[{"id": 2, "name": "a", "type": "int"}]),
+        "line 5: lake.c.s.t: .*the column 'a' has the number 2, which is .*not given",
+    ),
+    "an unknown kind among schemas": (changed(4, kind="box"), "line 4: lake.c.s: a box cannot be of the family schema"),
     "an operation without history": (
         lambda lines: lines.insert(6, {"operation_id": ID, "ordinal": 0, "action": "x", "time": 1}),
         "line 7: .*no history",
@@ -210,11 +227,30 @@ TWICE: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a relation": (again("relation", "tag_on"), "the relation tag_on of lake.c.s.t twice"),
     "an owner": (again("relation", "owner", to=["lake", "bob"]), "the relation owner of lake.c.s.t twice"),
 }
+NOWHERE: dict[str, tuple[Callable[[Lines], None], str]] = {
+    "an end that is not in the file": (other("relation", "owner", to=["lake", "eve"]), "the user lake.eve, which the"),
+    "an end that was left out": (lambda lines: lines.remove(at_path(lines, "lake", "pii")), "the tag lake.pii, which"),
+    "an owner that is a tag": (
+        other("relation", "owner", to=["lake", "pii"], to_kind="tag"),
+        "owner ends at a user or",
+    ),
+    "a column that is not there": (
+        other("relation", "tag_on", column=["b"]),
+        "from the column b, which it does not have",
+    ),
+    "an owner of a column": (other("relation", "owner", column=["a"]), "owner of lake.c.s.t cannot go from a column"),
+}
+
+
+def at_path(lines: Lines, *path: str) -> dict[str, Any]:
+    return next(line for line in lines if line.get("path") == list(path))
+
+
 ASTRAY: dict[str, tuple[Callable[[Lines], None], str]] = {
     "to nothing": (other("relation", "owner", to_id=1 << 40), "has the id 1099511627776"),
     "to no entity": (other("relation", "tag_on", to_id=8), "leads to the id 8, and the file has no entity"),
     "from no column": (other("relation", "tag_on", column_id=7), "from the column 7, which is not a"),
-    "an id twice": (other("kind", "schema", id=2), "another entity of the file has its id 2"),
+    "an id twice": (other("kind", "schema", id=2), "another line of the file has its id 2"),
     "a place twice": (again("kind", "tag", id=8), "the file has lake.pii twice"),
 }
 
@@ -292,6 +328,74 @@ def test_statistics_before_their_partition(tmp_path: Path) -> None:
     refused = pytest.raises(ms.InvalidArgument, match=f"line {at + 2}: .*statistics of .* come before it")
     with ms.open("memory://") as store, refused:
         store.import_from(io.BytesIO(sealed(lines)))
+
+
+@pytest.mark.parametrize(("change", "match"), NOWHERE.values(), ids=NOWHERE)
+def test_relations_to_nowhere(change: Callable[[Lines], None], match: str) -> None:
+    lines = related(ids=False)
+    change(lines)
+    refused(sealed(lines), match)
+
+
+def test_relations_before_their_other_end() -> None:
+    """Only parents must come before their children: a tag may follow the table that has it."""
+    lines = related(ids=False)
+    tag = at_path(lines, "lake", "pii")
+    lines.remove(tag)
+    lines.insert(len(lines) - 1, tag)
+    with ms.open("sqlite://") as store:
+        store.import_from(io.BytesIO(sealed(lines)))
+        assert [tag.column for tag in store.tags.on("lake.c.s.t", kind="table", column="a")] == ["a"]
+        assert store.verify() == []
+
+
+@pytest.mark.parametrize("to", [3, "1", None, []])
+def test_an_alias_to_a_missing_version(to: object) -> None:
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="model")
+        store.models.create("lake.c.s.m", parents=True)
+        store.models.add_version("lake.c.s.m", uris={"default": "s3://m"}, aliases=["prod"])
+        stream = io.BytesIO()
+        store.export_to(stream)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    at_path(lines, "lake", "c", "s", "m")["doc"]["aliases"]["prod"] = to
+    refused(sealed(lines), "line 7: m: the alias 'prod' leads to .* not one of its versions")
+
+
+@pytest.mark.parametrize(("key", "value"), [("owned", "partition"), ("relation", "tag_on"), ("relation", "owner")])
+def test_an_id_that_an_entity_has(key: str, value: str) -> None:
+    """Rows, relations and entities share their ids: an id leads to one history."""
+    lines = related(ids=True)
+    other(key, value, id=1)(lines)
+    refused(sealed(lines), "another line of the file has its id 1")
+
+
+class Broken(io.BytesIO):
+    """A stream of the caller's own, whose disk or network fails after some lines."""
+
+    left = 0
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().readline(size)
+
+
+@pytest.mark.parametrize("left", range(7))
+def test_a_stream_that_breaks_off(left: int) -> None:
+    data = sealed(small())
+    stream = Broken(data)
+    stream.left = left
+    with ms.open("memory://") as store:
+        with pytest.raises(ms.InvalidArgument, match=r"the stream cannot be read: .*Input/output error"):
+            store.import_from(stream)
+        assert list(store.changes()) == []
+    closed = io.BytesIO(data)
+    closed.close()
+    with ms.open("memory://") as store, pytest.raises(ms.InvalidArgument, match=r"the stream cannot be read: .*closed"):
+        store.import_from(closed)
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
