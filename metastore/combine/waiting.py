@@ -84,7 +84,7 @@ class Waiting(Generic[T]):
 
     @property
     def creates(self) -> bool:
-        """Whether it creates an entity; then it rests on no record that a batch finds."""
+        """Whether the request creates an entity. A batch then looks up only the parents."""
         return self.request.verb == "create"
 
     def saw(self, found: Resolved) -> None:

@@ -73,7 +73,7 @@ def earlier(session: Session, back: int, before: str | None) -> str:
     step = backend.past.newest(number - back) if number - back > collected else None
     if step is None or (step.seq or 0) <= collected:
         return position_of(epoch, collected)
-    # the position of a change, because a number without a change may be given again after a crash or a fail-over
+    # the position of an existing change: after a crash or a fail-over, another change may get a number without a change
     return position_of(epoch, step.seq or 0, step.operation_id)
 
 

@@ -1,4 +1,4 @@
-"""A lease as its holder has it, or several leases that were taken together.
+"""The holder's side of a lease, or of several leases that were acquired together.
 
 A lease belongs to the process that acquired it: after a fork, the child holds nothing. The lease ends when its time is
 over by the holder's clocks, when it is taken over or broken, or when it is released. Then :attr:`Hold.lost` is set, and
@@ -90,7 +90,7 @@ class Hold:
         self._guard = threading.Lock()  # guards the next three attributes, and what a renewal notes
         self._told = False
         self._claims = 1  # how many times it was acquired and not released yet
-        self._blocks: list[Alive] = []  # the keeper of each block
+        self._blocks: list[Alive] = []  # for each open ``with`` block: whether its thread or task is still alive
 
     # --- the state of the hold
 

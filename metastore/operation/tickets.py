@@ -134,7 +134,8 @@ class Watch:
         longest = _NEXT_WAIT if line.ahead <= 1 else _LONGEST_WAIT
         wait = min(max(_SHORTEST_WAIT, turns, line.gap), longest, ends - now)
         wait *= clock.uniform(0.75, 1.25)
-        _rest(self._session, name, wait, wait if line.gap > 0 else min(longest, ends - now))  # no notice ends a gap
+        # no notice tells when a gap (the others' turn) ends, so wait for one only until the next look
+        _rest(self._session, name, wait, wait if line.gap > 0 else min(longest, ends - now))
 
 
 def _rest(session: Session, name: int | UUID, seconds: float, longest: float) -> None:

@@ -46,7 +46,7 @@ class Overlay(Reads):
         self._base = base
         self._clock = clock
         self._principal = principal
-        here = base.origin  # read before everything else
+        here = base.origin  # read first: if the server restarts during the attempt, its later run differs
         self._origin = Origin(here.database, committed=False, run=here.run, drafted=True)
         self._reads = ReadSet()
         self._drafts = Drafts()

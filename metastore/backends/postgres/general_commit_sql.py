@@ -119,8 +119,8 @@ locked_owned AS MATERIALIZED (
   WHERE w.version > 0
   ORDER BY o.id FOR UPDATE OF o)""")
 
-# Staged values must still be staged (0). Because of FOR UPDATE, a clean-up that dooms one waits, or this finds one row
-# fewer; so no value becomes visible after it was deleted from its storage.
+# Each value that the commit publishes must still be staged (state 0). Because of FOR UPDATE, a clean-up that dooms a
+# value waits, or this finds one row fewer; so no value becomes visible after it was deleted from its storage.
 _STAGED = """staged_rows AS MATERIALIZED (
   SELECT id FROM staged WHERE id = ANY(%(publishes)s::uuid[]) AND state = 0 ORDER BY id FOR UPDATE)"""
 _ALL_STAGED = "(SELECT count(*) FROM staged_rows) = cardinality(%(publishes)s::uuid[])"

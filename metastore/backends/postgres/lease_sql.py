@@ -184,7 +184,8 @@ ROWS = {
 }
 """Shows leases; the key says whether names are given."""
 
-# drawn: one ticket for all names, in the order of arrival; entered: a row for each name. New rows need no locks.
+# drawn: one ticket for all names; a later caller gets a higher number. entered: a row for each name, without locks,
+# because the rows are new.
 ENTER = f"""WITH drawn AS MATERIALIZED (SELECT nextval('entity_id_seq') AS ticket),
 entered AS (
   INSERT INTO lease_waiter (name, ticket, owner, alive_until)

@@ -119,7 +119,8 @@ class Waking:
         _ALL.add(self)
 
     def _begin_again(self) -> None:
-        self._beginning = threading.Lock()  # no thread waits for it
+        # no thread ever waits for this lock; a forked child gets a new one, because nothing would release the old one
+        self._beginning = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ear: Listening | None = None
 
