@@ -60,10 +60,10 @@ def newest(session: Session) -> str:
 
 
 def earlier(session: Session, back: int, before: str | None) -> str:
-    """Return the newest change ``back`` numbers before another position, or the place after which all changes are kept.
+    """Return the position of the newest change that is at least ``back`` numbers before another position.
 
-    It does not wait: changes at numbers that were drawn but are not decided yet come after it. Raises InvalidArgument,
-    HistoryGone.
+    If gc has removed that change, return the position after which all changes are kept. The call does not wait, so
+    changes before the result may still be undecided. Raises InvalidArgument, HistoryGone.
     """
     check_whole(session)
     back, backend = positive_integer(back, "back", least=0), session.backend

@@ -31,7 +31,7 @@ class Scope:
     there: bool
     """Whether a live entity is at the path, or (if no kind is given) a live table or model is directly above it."""
     families: tuple[str, ...] | None
-    """The families of the names on the path; None: any families, because nothing is at the path now."""
+    """The families of the names on the path; None: any, because no entity is at the path now, and no kind is given."""
     _inside: set[tuple[int | None, int | None]] = field(default_factory=set, compare=False)
 
     @classmethod
@@ -46,7 +46,7 @@ class Scope:
         there = record is not None or (kind is None and _is_owner(session.backend, names[:-1]))
         of = kind if record is None else record.chain[-1].kind
         families = None if of is None else families_of(kind_named(of), len(names))
-        # the ancestors may be hidden from the user
+        # read without the user's rights, because ancestors may be hidden from the user
         whole = session.backend if session.access is None else session.access.backend
         return cls(whole, _folded(names, exact), exact, there, families)
 
