@@ -25,7 +25,7 @@ class Positions:
         self.last = last
         self.missing: set[int] = set()
         self.stubborn = False
-        """Whether a position was missing twice. A watermark is then needed, which shows when to give the position up."""
+        """Whether a position was missing twice. A watermark is then needed, to know when to give the position up."""
         self.watermark: Watermark | None = None
 
     def apply(self, answer: Touched, asked_after: int) -> bool:

@@ -72,7 +72,7 @@ class _Era:
 
 
 class Validated:
-    """The validating cache of one store; see the module. Any number of threads may use it. A forked child begins empty."""
+    """The validating cache of one store; see the module. Any number of threads may use it. A fork begins empty."""
 
     def __init__(self, backend: Feed, clock: Clock, deadline: float, options: Cache) -> None:
         self._backend = backend

@@ -170,7 +170,7 @@ class _Below:
         return {i for i, then in self.after.ways(above).items() if self._leads(None, then)}
 
     def wants(self, steps: Sequence[Step]) -> list[bool]:
-        """Return whether each step may concern an entity there. One of an exclusive relation may: objects may change."""
+        """Return whether each step may concern an entity there. An exclusive relation always may: objects change."""
         of = [None if step.other_id is None else relation_named(step.kind or "") for step in steps]
         subjects = [
             (step.other_id if kind is not None and kind.to_the_object else step.owner_id or step.entity_id) or 0
