@@ -66,7 +66,7 @@ class Justice:
         if operation.action == "freeze":
             self._exclusive += 1
         if _is_exclusive(operation) and operation.end is None:
-            self._open = True  # its client died, so its mark stays until another client clears it
+            self._open = True  # the client died, so its mark stays until another client clears the mark
 
     def ends(self, operation: ClientOperation, newer: Callable[[int, int], bool]) -> Iterator[Finding]:
         """Yield each conflict without a winner. ``newer(id, version)`` returns whether a later version exists."""

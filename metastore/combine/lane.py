@@ -126,7 +126,7 @@ class Lane(Generic[Q, A]):
             self.leave(term)
 
     def lead(self) -> Term | None:
-        """Begin to lead for one request that goes alone. Return None if another thread leads; else :meth:`leave`."""
+        """Begin a term for one request that goes alone, to :meth:`leave` later. Return None if another thread leads."""
         if process_id() != self._pid:  # this is a forked child
             self._begin()
         if not self._token.acquire(False):
@@ -266,8 +266,8 @@ class Lane(Generic[Q, A]):
     def _is_lost(self, handle: Handle[Q, A]) -> bool:
         """Whether a waiting request is missing from the queue, because an interrupt hit the leader that put it back.
 
-        The queue is ordered by age, so the request is missing if the first one there is younger. (If a younger request
-        has passed it instead, it enters the queue twice, which does no harm.)
+        The queue is ordered by age, so the request is missing if the first one there is younger. (If the younger
+        request has only passed this one, this one enters the queue twice, which does no harm.)
         """
         try:
             return self._queue[0].number > handle.number
@@ -330,7 +330,7 @@ class Lane(Generic[Q, A]):
         """
         try:  # noqa: SIM105
             self._queue.remove(handle)
-        except ValueError:  # another leader was faster
+        except ValueError:  # another leader has removed the request
             pass
 
     def _elect(self, first: Handle[Q, A] | None = None) -> None:
@@ -382,7 +382,7 @@ class Lane(Generic[Q, A]):
         try:
             for n in (*range(1, _CANDIDATES), -1):
                 found.append(self._queue[n])  # noqa: PERF401  (what was found before the end counts)
-        except IndexError:  # fewer candidates
+        except IndexError:  # the queue has fewer requests
             pass
         return [one for one in found if one is first or one.waits]
 

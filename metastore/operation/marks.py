@@ -80,7 +80,7 @@ class OwnMark:
             self._backend.unmark(held, self.id)
 
     def is_gone(self) -> bool:
-        """Return whether the mark that the commit required is gone; if so, forget it."""
+        """Return whether the mark that the commit required is gone. Forget a mark that is gone."""
         if self.held is None or self.held in in_the_way(self._backend, [self.held], self.id).mine:
             return False
         self.held = None

@@ -88,7 +88,7 @@ class Loan:
         self._ids: frozenset[int] = frozenset()
 
     def may_add(self, ids: Iterable[int], ends: float) -> bool:
-        """Whether one function has its turn on these entities too; if so, the next attempt uses its ticket."""
+        """Return whether one function around this call has its turn on these entities, too, and lends its ticket."""
         wanted, around = self._ids.union(ids), running.get()
         lends = around is not None and around.loan(self._session, wanted, ends) is not None
         self._ids = wanted if lends else frozenset()

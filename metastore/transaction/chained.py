@@ -133,7 +133,7 @@ class InChain:
         """End the turn of a run that follows, and wait for its answer."""
         in_time = seat.link.end("cut" if looked_back else end)
         if seat.link.cuts:
-            self._lost += 1  # alters may be committed after it, so that its own commit is lost
+            self._lost += 1  # the chain's alters may be committed first, and then the run's own commit is lost
             self._keep_out(chain, late=not in_time)
         try:
             answer = chain.answer(seat)

@@ -74,7 +74,7 @@ class Overlay(Reads):
             self.origin.written_at = max([one.time for one in results if one is not None], default=0)
             return
         with cleaning(self._clock.monotonic() + GRACE), suppress(MetastoreError):
-            self.origin.written_at = self._base.now()  # the answer was lost: if the commit wrote, then before now
+            self.origin.written_at = self._base.now()  # the answer was lost; the commit was applied before now
 
     @property
     def is_old(self) -> bool:

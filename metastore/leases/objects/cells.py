@@ -157,7 +157,7 @@ class Cells:
                 if file is not None and self._form.key(file.name) != key:
                     raise unreadable(f"{self._place}/{key}", f"it is the lock file of {file.name!r}")
             except (BackendUnavailable, MigrationNeeded) as error:
-                if damaged is None or getattr(error, "transient", False):  # the storage does not answer, so the others fail too
+                if damaged is None or getattr(error, "transient", False):  # the storage does not answer now
                     raise
                 damaged(error)
                 continue
