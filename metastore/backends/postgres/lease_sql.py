@@ -167,7 +167,7 @@ taken AS (
     incarnation = excluded.incarnation, owner = NULL, acquired_at = NULL, expires_at = NULL
   WHERE l.token < coalesce(%(token)s::bigint, l.token + 1)
   RETURNING name, id, token),
--- The name that the part which logs reads.
+-- Under this name, the logging part reads the rows.
 done AS MATERIALIZED (SELECT * FROM taken),
 {_LOGGED.format(action="'mirror'", time=NOW, changes="%(changes)s::text")}
 -- A repetition after a lost answer finds its token noted, and confirms that.
@@ -194,7 +194,7 @@ SELECT ticket FROM drawn"""
 
 LEAVE = without_comments(f"""WITH gone AS (
   DELETE FROM lease_waiter WHERE name = ANY(%(names)s::text[]) AND ticket = %(ticket)s::bigint),
--- of the names that are free, the next waiter is told: it may have been behind this one
+-- for each free name, the next waiter gets a notice: it may have waited behind this one
 free AS MATERIALIZED (
   SELECT name FROM unnest(%(names)s::text[]) AS n(name) WHERE NOT EXISTS (
     SELECT FROM lease l WHERE l.name = n.name AND l.owner IS NOT NULL AND l.expires_at > {NOW})),

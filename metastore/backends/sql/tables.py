@@ -137,7 +137,7 @@ operation = Table(
     Column("in_use", Boolean),
     Column("doc", Text),
     Column("attempt", Integer),  # counts the claims of a claimable row, so that a late claim fails
-    Column("deadline", _Id),  # of an intent: no helper applies it later
+    Column("deadline", _Id),  # of an intent: no helper applies it after this time
     Column("digest", Text),  # the fingerprint of the arguments, if the caller gave the id
     Column("result", Text),  # the answer as JSON, if the row's other columns do not show it
     Column("format", Integer),  # of an intent: the format of its changes
@@ -242,7 +242,7 @@ cache_announcement = Table(
     "cache_announcement",
     metadata,
     Column("id", _Id, nullable=False, autoincrement=False),
-    Column("xid", _Id, nullable=False),  # the transaction that announced it
+    Column("xid", _Id, nullable=False),  # the transaction that announced the change
     Column("ids", _Ids, nullable=False),  # the entities whose content changes
     Column("scopes", _Ids, nullable=False),  # the entities that change with everything below them; 0: everything
     Column("parents", _Ids, nullable=False),  # the entities that get or lose children
