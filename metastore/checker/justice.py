@@ -10,7 +10,7 @@ A lost attempt is justified in these cases:
   lasts minutes at most. An attempt that still meets one after ten is a finding, whatever a clock says.
 
 New operation ids may be refused after the database's clock was ahead. The first refusal repairs that: a minute later,
-new ids are accepted. If a new id is still refused after two minutes, it is a finding.
+new ids are accepted. If a new id is still refused after two minutes, the refusal is a finding.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class Seal:
         def checked(view: View) -> Proposal[T] | T:
             try:
                 decided = attempt(view)
-            except EntityNotFound:  # does not depend on the settings
+            except EntityNotFound:  # this error does not depend on the settings
                 raise
             except MetastoreError:
                 if not view.guessed and _outdated(view, catalog):

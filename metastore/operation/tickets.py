@@ -276,7 +276,7 @@ def carrying(session: Session, commit: Commit, seen: Seen | None = None) -> Comm
 def _carried(backend: Intents, seen: Pending, commit: Commit, last: Update, moved: AbstractSet[int]) -> Help | None:
     first = next(w for w in commit.writes if isinstance(w, Update) and w.id == last.id)
     if seen.known is None or seen.known.record.version != first.version:
-        return None  # the compare-and-swap fails
+        return None  # carry nothing, because the commit's compare-and-swap will fail
     record, scopes = seen.known.record, scopes_of(backend, seen)
     if not seen.intents or not moved.isdisjoint((*[node.id for node in record.chain], *scopes)):
         return _nothing(last)
