@@ -71,7 +71,7 @@ class Server(uvicorn.Server):
             self.servers = [await loop.create_server(connection, sock=one, backlog=backlog) for one in sockets or ()]
         else:
             given = (connection, self._tls.context, state.connections, self._limits)
-            self.servers = [Handshakes(one, *given) for one in sockets or ()]  # type: ignore[misc]  # closed like servers
+            self.servers = [Handshakes(one, *given) for one in sockets or ()]  # type: ignore[misc]  # closed alike
         self.started = True
 
     async def on_tick(self, counter: int) -> bool:
