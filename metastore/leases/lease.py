@@ -90,7 +90,7 @@ class Hold:
         self._guard = threading.Lock()  # guards the next three attributes, and the ends that a renewal notes
         self._told = False
         self._claims = 1  # how many acquisitions are not released yet
-        self._blocks: list[Alive] = []  # for each open ``with`` block: whether its thread or task is still alive
+        self._blocks: list[Alive] = []  # for each open ``with`` block, the thread or task that entered it
 
     # --- the state of the hold
 

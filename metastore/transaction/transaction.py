@@ -348,7 +348,7 @@ class Transaction(Managers):
             return True
         try:
             steps = self._outer.backend.steps(self._id)
-        except (InvalidArgument, BackendUnavailable, DeadlineExceeded):  # the store may be closed
+        except (InvalidArgument, BackendUnavailable, DeadlineExceeded):  # the store is closed, or the database is away
             raise OutcomeUnknown(self._id) from None
         if not steps or steps[0].ordinal != 0:
             raise outcome_forgotten(self._id)

@@ -228,7 +228,7 @@ class ObjectBook:
 
         if self._cells.change(grant.name, decide, ends) is False:
             return False
-        if self._notes is not None and following is not None:  # only the next holder may get this token or a later one
+        if self._notes is not None and following is not None:  # make all earlier tokens invalid in the store
             self._notes.end(grant.name, following, ends)
         return True
 
