@@ -60,7 +60,7 @@ class Seat:
         self.term = term
         """None: the run follows."""
         self.base = link.base
-        """The state that its function sees; None: the function reads, or sees the state from its ticket's turn."""
+        """The state that the function sees; None: it reads the database, or sees the state when its turn began."""
 
 
 class Chain:

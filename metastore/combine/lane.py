@@ -28,8 +28,8 @@ with an empty lane.
 
 **The watcher.** Each look wakes a thread or task, so not all waiting requests may look often. One of them, the
 *watcher*, looks after each ``patience`` whether a leader is stuck. It is the newest in the queue, which will wait
-longest. The others look rarely, ``_LOOKS`` times a second in total: for an interrupt that has lost their request, or
-the watcher. So a call's work for the lane does not grow with the number of waiting calls.
+longest. The others look rarely, ``_LOOKS`` times a second in total, in case an interrupt has lost their request or the
+watcher. So a call's work for the lane does not grow with the number of waiting calls.
 
 **Threads and tasks.** A request waits with a waker of the lane's clock: a thread waits on a lock, a task lets its event
 loop run other tasks. A leader may then be a task. :meth:`Lane.submit` and :meth:`Lane.result` are the two halves of

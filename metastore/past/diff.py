@@ -1,8 +1,8 @@
 """Find the differences between two positions: the feed's changes between them, combined into one for each entity.
 
-It reads all changes between the two, and looks up the place of each changed entity at both, without documents. So its
-cost grows with the number of changes, not with the size of the tree. For changes outside of ``under``, it keeps only
-ids. An entity whose path changed only because an ancestor was renamed has no difference. A relation belongs to its
+A diff reads all changes between the two, and looks up the place of each changed entity at both, without documents. So
+its cost grows with the number of changes, not with the size of the tree. For changes outside of ``under``, it keeps
+only ids. An entity whose path changed only because an ancestor was renamed has no difference. A relation belongs to its
 object, and exists while both of its ends are live.
 """
 

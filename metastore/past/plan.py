@@ -1,7 +1,7 @@
 """Plan a revert to a position: which entities move, which are dropped, and which get back their old content.
 
-A plan is made from the differences between now and then. It is a list of steps, each about one entity. A step checks
-the present state when it runs, so a step that runs again changes nothing. The order of the steps:
+A plan comes from the differences between now and the position. It is a list of steps, each about one entity. A step
+checks the present state when it runs, so a step that runs again changes nothing. The order of the steps:
 
 1. entities get back their places, parents first;
 2. new entities are dropped, the topmost first;

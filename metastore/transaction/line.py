@@ -65,7 +65,7 @@ class InLine:
         """The entities as read when this operation's turn began. Each is used once, for its first read."""
         self._door: Door | None = None
         self._inside: Door | None = None
-        """The door at which the runs inside of the function, which use its ticket, wait for each other."""
+        """The door at which runs inside of the function wait for each other. They use the function's ticket."""
         self._ticket: OwnTicket | None = None
         self._at: tuple[int, ...] = ()
         self._term = Term()
