@@ -195,7 +195,7 @@ class Member:
         since = Instant.now(self._clock)
         if self._again.is_set():
             self._disconnect()
-            self._again.clear()  # cleared before the connect, which sets it again if it finds another server
+            self._again.clear()  # cleared first: a connect that finds another server sets the event again
         with until(self._in_time()):
             if self._wake is None:
                 self._wake, self._fresh = rows.wake(), True

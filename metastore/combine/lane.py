@@ -135,7 +135,7 @@ class Lane(Generic[Q, A]):
         return term
 
     def leave(self, term: Term, again: Handle[Q, A] | None = None) -> None:
-        """End a term, unless it has ended, and begin the next one; ``again`` leads that if it waits."""
+        """End a term, unless it has ended, and begin the next one; ``again`` leads the next one if it waits."""
         if term.end():
             self._elect(again)
 

@@ -76,11 +76,11 @@ class Waiting(Generic[T]):
     taken: bool = False
     """Whether a batch has taken it."""
     under_way: set[object] = field(default_factory=set)
-    """The batches that may still decide and send it: at most one, except while a leader is being replaced."""
+    """The batches that may still decide and send the request: at most one, except while a leader is being replaced."""
     followed: Lookup | None = None
     """The path of a new entity's parents, if the decision rests on the remembered nodes of this path."""
     given_up: bool = False
-    """Whether it goes alone, or its caller was interrupted. A batch that has not decided it yet skips it."""
+    """Whether the request goes alone, or its caller was interrupted. A batch that has not decided it yet skips it."""
 
     @property
     def creates(self) -> bool:

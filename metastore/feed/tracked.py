@@ -66,7 +66,7 @@ class Tracked:
         return any(self.standing.holds(path, subject.kind) for path in subject.paths)
 
     def _purged_below(self, steps: Sequence[Step]) -> set[int]:
-        """Return the ids of the entities that these steps purge below this one, even if it is dropped itself."""
+        """Return the ids of the entities that these steps purge below this one, even if this one is dropped."""
         purges = [step for step in steps if is_of_entity(step) and step.action == "purge"]
         return {i for run in _runs(purges) for i in self._below(run)}
 

@@ -97,7 +97,7 @@ class Heartbeat:
         self._wake.set()
 
     def _is_kept(self) -> bool:
-        """Return whether a keeper is left that would release the lease. If not, the next keeper renews it again."""
+        """Return whether a keeper is left to release the lease. If not, the next keeper restarts the renewals."""
         with self._guard:
             self._beats = any(keeper.is_alive() for keeper in self._keepers)
             return self._beats

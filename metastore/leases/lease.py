@@ -232,7 +232,7 @@ class Hold:
             self._heart.keep()
 
     def _look_again(self) -> None:
-        """Renew the lease now, if it is renewed at all, because another server answers now, which may lack it."""
+        """Renew the lease now, if it is renewed at all: another server answers now, which may lack the lease."""
         self._heart.now()
 
     def watch(self, on_lost: OnLost | None) -> None:

@@ -321,7 +321,7 @@ def _row(one: _Folded) -> tuple[int, str]:
 
 
 def _dropping(some: Sequence[_Folded], reads: PastReads) -> set[tuple[int, str]]:
-    """Return owner and name of the partitions that are being dropped in steps, which hides them and their rows."""
+    """Return owner and name of the partitions that are being dropped in steps: they and their rows are hidden."""
     rows = sorted({_row(one) for one in some if one.first.kind in (PARTITION.name, PARTITION_STATISTIC.name)})
     if not rows:
         return set()

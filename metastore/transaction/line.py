@@ -71,7 +71,7 @@ class InLine:
         self._term = Term()
 
     def enter(self, mark: OwnMark) -> None:
-        """Wait for the turn of the next run. ``mark``: for the scope that the run bars at its first read."""
+        """Wait for the turn of the next run. ``mark``: the mark for the scope that the run bars at its first read."""
         self._seen, self._began_with, self._mark = {}, {}, mark
         if self._ids:
             self._take()

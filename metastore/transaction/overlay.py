@@ -78,7 +78,7 @@ class Overlay(Reads):
 
     @property
     def is_old(self) -> bool:
-        """Whether the server was restarted since the block read from it; it may have lost the rows that were read."""
+        """Whether the server was restarted since the block's reads. It may have lost the rows that were read."""
         return self._origin.run != self._base.origin.run
 
     def commit_value(self, operation_id: UUID, *, writes: bool) -> Commit:

@@ -152,7 +152,7 @@ operation = Table(
     Column("family", _Name),  # set only if the step took the name (family, key), or gc removed that step
     Column("key", _Name),
     Column("through", _Id),  # the last position of a commit with several rows; before it, the past shows none of them
-    # the generation without members in which it was committed; NULL: the commit was announced, or is older
+    # the generation without members in which the row was committed; NULL: the commit was announced, or is older
     Column("generation", _Id),
     Column("writer", SmallInteger),  # the format of the program that wrote a row with a position
     PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),

@@ -255,7 +255,7 @@ class ObjectBook:
             return broken[0]
 
     def _break(self, name: str, lock: LockFile | None, ends: float) -> tuple[bool, int] | None:
-        """Return whether the lease was broken, and its token afterwards; None: it has another holder by now."""
+        """Return whether the lease was broken, and its token afterwards; None: the lease has another holder by now."""
         whose = None if lock is None or lock.holding is None else lock.holding.id
 
         def decide(
