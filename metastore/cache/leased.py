@@ -248,7 +248,7 @@ class _Counter:
 
 
 def _weakly(method: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that calls ``method`` without keeping its object alive. If the object is gone, raise Abandoned."""
+    """Return a function that calls ``method`` but does not keep its object alive. Raises Abandoned if it is gone."""
     found = weakref.WeakMethod(method)
 
     def call(*arguments: P.args, **options: P.kwargs) -> T:
