@@ -276,7 +276,7 @@ def _follow(
 
 def _with_texts(backend: Backend, rows: Sequence[Step], after: int) -> Iterator[Step]:
     """Read steps again with their texts, and yield them. Raises HistoryGone if gc has removed some since."""
-    for start in range(0, len(rows), _PAGE):  # a user may see all changes of a long page
+    for start in range(0, len(rows), _PAGE):  # in pieces, because a user may see all of a long page
         some = rows[start : start + _PAGE]
         whole = backend.steps_at([step.seq or 0 for step in some])
         if len(whole) < len(some):  # a purge, unlike gc, may remove steps without HistoryGone

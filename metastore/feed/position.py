@@ -128,7 +128,7 @@ def _is_earlier(past: PastRows, after: int, time: int) -> bool:
 
 
 def _walked_back(past: PastRows, seq: int, time: int) -> int:
-    """Return the position before the first of the changes shortly before ``seq`` stamped ``time`` or later."""
+    """Return the position before the first change stamped ``time`` or later, of the changes shortly before ``seq``."""
     while True:
         begin = max(0, seq - _WALK)
         later = [at for at, stamped in past.times(begin, _WALK) if at <= seq and stamped >= time]

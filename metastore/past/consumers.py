@@ -138,7 +138,7 @@ class Consumer:
         return here
 
     def commit(self, position: str) -> None:
-        """Move to a position: the next ``read`` returns the changes after it, again if the position is an earlier one.
+        """Move to a position: the next ``read`` returns the changes after it. An earlier position returns some again.
 
         Raises VersionConflict if another instance has moved the consumer, or if another server has taken over that may
         lack changes that were read: discard what this instance has read. It can then read on from the consumer's

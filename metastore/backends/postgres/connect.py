@@ -258,7 +258,7 @@ class Pool:
     ) -> Rows:
         """Run one statement in its own transaction, and return its rows: the hot path.
 
-        ``pooled``: how to run it behind a pooler, if settings of the session matter that may differ there. ``run``: see
+        ``pooled``: how to run it behind a pooler, if it needs settings that the session there may lack. ``run``: see
         :meth:`check_run`.
         """
         with (loan := self.connection()) as connection:

@@ -205,7 +205,7 @@ staged = Table(
     Column("value", Text, nullable=False),
     Column("principal", Text),
     Column("time", _Id, nullable=False),
-    Column("number", _Id, nullable=False),  # in the order of staging
+    Column("number", _Id, nullable=False),  # orders values as they were staged
     Column("state", SmallInteger, nullable=False),  # staged, published (until no lease has the token), or being deleted
     PrimaryKeyConstraint("id", name="staged_pkey"),
     Index("staged_under", "lease_id", "token"),
