@@ -426,7 +426,7 @@ class BackendUnavailable(MetastoreError):
     names_place = True
 
     transient = False
-    """Whether the server is only unavailable at the moment: then a mutation tries again until its deadline."""
+    """Whether the server is only unavailable at the moment. Then a mutation tries again until its deadline."""
 
 
 class BackendRefused(BackendUnavailable):

@@ -153,7 +153,7 @@ def _end_destroyed(session: Session, backend: Backend) -> None:
     """End the drops of destroyed columns and partitions, if their table is live again, or deleted."""
     for drop in list(pending_drops(backend)):
         if is_destroyed(drop):
-            with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded, UnreadableRow):  # try again later
+            with suppress(EntityNotFound, DropPending, ScopeFrozen, DeadlineExceeded, UnreadableRow):  # gc tries again
                 PendingDrop(session, drop, held=True).finish()
 
 

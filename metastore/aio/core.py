@@ -36,10 +36,10 @@ class Core(greenlet):  # type: ignore[misc]  # greenlet brings no types
         self.task: asyncio.Task[Any] | None = None
         self.over = False
         self.cleaning = False
-        """Whether the task was cancelled while this code waited: then the code is cleaning up."""
+        """Whether the task was cancelled while this code waited. Then the code is cleaning up."""
         self.asked = False
         """Whether the call has used the backend before. Then its next use comes before the first one of other calls."""
-        self._abandoned = False  # the coroutine was closed: nothing can be awaited any more
+        self._abandoned = False  # True once the coroutine was closed: then nothing can be awaited any more
         self._error: BaseException | None = None
 
     def begin(self, function: Callable[..., Any], arguments: Any, options: Any) -> Any:

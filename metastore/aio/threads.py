@@ -192,7 +192,7 @@ class Threads:
                 self._begin()
             self._under_way += 1
             busy = self._under_way > self._limits.size
-            self._calls.put(job, urgent=urgent)  # before the end that a close puts there
+            self._calls.put(job, urgent=urgent)  # under the lock, so that the job comes before the end mark of a close
         if busy:
             self._let_wait(job)
         return job

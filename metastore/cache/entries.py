@@ -30,7 +30,7 @@ class Entries:
         self._of: _Index = {}
         """By an entity's id: the answers that contain this entity."""
         self._below: _Index = {}
-        """By an entity's id: the answers whose path runs through it."""
+        """By an entity's id: the answers whose path runs through the entity."""
         self._absent: _Index = {}
         """By a path that does not exist: the answers that say so."""
         self._children: _Index = {}

@@ -1,8 +1,8 @@
 """The fence: decide at each read, by the clocks, whether a member may still answer from memory.
 
 A lease is over when any of three clocks says so. The monotonic clock stops while a machine sleeps. Boottime is not
-available everywhere. Only the wall clock advances while a virtual machine is stopped and copied. If it is set back to
-before the lease's start, it proves nothing, and the lease is over, too. A flag that a timer sets would not suffice: a
+available everywhere. Only the wall clock advances while a virtual machine is stopped and copied. If the wall clock is
+before the lease's start, it was set back, and the lease is over, too. A flag that a timer sets would not suffice: a
 process that was stopped could answer before its timer runs.
 """
 

@@ -4,7 +4,7 @@ Before it sends a question, the member notes the announcements of its last look,
 keeps the answer unless one of these announcements, or a later one, covers it. It acknowledged every other announcement
 before the question, so the answer contains that change, or the change was given up.
 
-An announcement of the last look may already be over, if the answer itself shows its change. This is so if no other
+An announcement of the last look does not count if the answer itself shows its change. The answer shows it if no other
 announcement covers the entity, and the answer has a newer version than any that the member knew when it saw the
 announcement, or saw after that. docs/cache.md has the proof.
 """
@@ -57,10 +57,10 @@ class Announced:
         self._pending: tuple[Announcement, ...] = ()
         self._recent: deque[Covered] = deque(maxlen=_RECENT)
         self._before: dict[int, tuple[_Key, int]] = {}
-        """By an entity's id: the only announcement that covers it, and the lowest version seen under it."""
+        """By an entity's id: the only announcement that covers the entity, and the lowest version seen since then."""
 
     def forget(self) -> None:
-        """Treat all announcements as new: a new connection may give their numbers again."""
+        """Treat all announcements as new: after a new connection, another announcement may have the same number."""
         self._known = frozenset()
 
     def see(
@@ -78,7 +78,7 @@ class Announced:
     def _note(self, new: Sequence[Announcement], kept: Callable[[int], int | None]) -> None:
         """Note the kept versions of newly announced entities; forget those that a second announcement makes useless."""
         if any(one.covered.scopes for one in new):
-            self._before.clear()  # an announced scope may cover any entity, and the change raise its version
+            self._before.clear()  # the change of a scope may raise the version of any entity
         self._before = {id_: before for id_, before in self._before.items() if before[0] in self._known}
         for entity_id in {entity_id for one in new for entity_id in one.covered.ids}:
             self._before.pop(entity_id, None)

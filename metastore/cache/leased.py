@@ -94,7 +94,7 @@ class Leased:
         self._hit = self._hits.add
 
     def fork(self) -> None:
-        """End the lease in a forked child: the parent's thread renews it, but evicts only in the parent."""
+        """End the lease in a forked child: the parent's thread renews the lease, but evicts only in the parent."""
         self._lock = threading.RLock()  # in the parent, another thread may have held the lock
         self._member.lease.end()
         self._member.lease.serving = False
@@ -142,7 +142,7 @@ class Leased:
         lease, number = self._member.lease, self._announced.number
         entries = [lease.entries.get(key) for key, _ in wanted]
         if None not in entries and lease.holds():
-            with self._lock:  # no change was announced meanwhile, so all entries were true at one instant
+            with self._lock:  # if no change was announced meanwhile, all entries were true at one instant
                 one_instant = number == self._announced.number and lease is self._member.lease
             if one_instant:
                 for entry in entries:
@@ -202,7 +202,7 @@ class Leased:
                 self._entries.put(key, entry)
             else:
                 self._waits.add()
-                self._member.look_soon()  # this announcement will end soon, and the next answer can be kept
+                self._member.look_soon()  # a look shows when the announcement ends; then an answer can be kept
 
     # --- the methods that the member's thread calls
 
@@ -242,13 +242,13 @@ class _Counter:
         self._looks = 0
 
     def total(self) -> int:
-        """Return the number of calls; one thread at a time. A call of ``total`` counts, too, and is subtracted."""
+        """Return the number of calls, without those that ``total`` makes. Only one thread at a time may call this."""
         self._looks += 1
         return self.add() - self._looks + 1
 
 
 def _weakly(method: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that calls ``method`` without keeping its object alive. It raises Abandoned if that is gone."""
+    """Return a function that calls ``method`` but does not keep its object alive. Raises Abandoned if it is gone."""
     found = weakref.WeakMethod(method)
 
     def call(*arguments: P.args, **options: P.kwargs) -> T:
@@ -269,7 +269,7 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
-    """Leave when the process ends without closing its stores: otherwise writers would wait for its ttl."""
+    """Leave when the process ends without closing its stores: otherwise writers would wait until the lease is over."""
     for one in list(_ALL):
         one.close()
 

@@ -78,10 +78,10 @@ class Member:
         self.fences = 0
         self.membership: Membership | None = None
         self._wake: Wake | None = None
-        self._fresh = True  # whether the connection is new
+        self._fresh = True  # True until the first look on a connection, which shows only new announcements
         self._pending = False
         self._looked_at = -1e9
-        self._news = -1e9  # when the last change was announced
+        self._news = -1e9  # when a look last showed an announced change
         self._closed = threading.Event()
         self.served = threading.Event()
         self.refused: BackendRefused | None = None
@@ -143,7 +143,7 @@ class Member:
 
     def _run(self) -> None:
         with self._beginning:
-            if self._thread is not None:  # another call has started the thread
+            if self._thread is not None:  # another call has started a thread
                 return
             self._thread = threading.current_thread()
         try:
@@ -191,19 +191,19 @@ class Member:
     def _join(self) -> None:
         """Register, and wait until all transactions that did not announce their changes are over."""
         rows = self._rows
-        lease = self._new_lease()  # first, because it ends the thread of an unused store without asking the database
+        lease = self._new_lease()  # first: if the store was dropped, this raises Abandoned before any query
         since = Instant.now(self._clock)
         if self._again.is_set():
             self._disconnect()
-            self._again.clear()  # cleared before the connect, which sets it again if it finds another server
+            self._again.clear()  # cleared first: a connect that finds another server sets the event again
         with until(self._in_time()):
             if self._wake is None:
                 self._wake, self._fresh = rows.wake(), True
             self.membership = rows.join(
                 self._wake, self.membership, round(self._ttl * 1e6), socket.gethostname(), os.getpid()
             )
-            # a second transaction, after the registration is committed. A sequence does not wait for a commit:
-            # otherwise a writer could see the new generation but not the member, and would announce nothing
+            # begin a second transaction after the registration is committed. A sequence shows its new value earlier:
+            # until the commit, a writer may see the new generation without the member, and announce nothing
             mine = rows.begin(self._wake)
         since = self._outwait(lease, mine, since)
         if self._closed.is_set():
@@ -304,7 +304,7 @@ class Member:
         found = self._rows.look(
             self._wake, self.membership, lambda announced: self._apply(lease, announced) or checks, renew=renew
         )
-        self.membership = found or self.membership  # the next join removes the old row, if it exists
+        self.membership = found or self.membership  # if the row is gone, the next join still names it
         return found is not None
 
     def _apply(self, lease: CacheLease, announced: Sequence[Announcement]) -> bool:

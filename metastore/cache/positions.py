@@ -25,7 +25,7 @@ class Positions:
         self.last = last
         self.missing: set[int] = set()
         self.stubborn = False
-        """Whether a position was missing twice: then a watermark is needed, which says when to give it up."""
+        """Whether a position was missing twice. A watermark is then needed, to know when to give the position up."""
         self.watermark: Watermark | None = None
 
     def apply(self, answer: Touched, asked_after: int) -> bool:
@@ -52,7 +52,7 @@ class Positions:
         return len(self.missing) <= MOST
 
     def _give_up(self, oldest: int) -> None:
-        """Forget missing positions that can no longer appear: otherwise the answer would show them."""
+        """Forget missing positions that can no longer appear: the transactions that could draw them were over."""
         watermark = self.watermark
         if watermark is not None and oldest > watermark.transaction:
             self.missing = {seq for seq in self.missing if seq > watermark.position}

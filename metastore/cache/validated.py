@@ -3,7 +3,7 @@
 A read that finds an entry joins a query for the changes after the last applied one. The query is *sent after the read
 began*, so it shows every write that had returned by then. Its answer evicts changed entries; an entry that stays is
 true at the instant of the query. A read that finds no entry asks the database. It keeps the answer if no change that
-was applied meanwhile affects it. docs/cache.md has the proof. The cache uses no clock, and holds no lock while it asks
+was applied meanwhile affects the answer. docs/cache.md has the proof. It uses no clock, and holds no lock while it asks
 the database.
 """
 
@@ -72,7 +72,7 @@ class _Era:
 
 
 class Validated:
-    """The validating cache of one store; see the module. Any number of threads may use it; a fork begins empty."""
+    """The validating cache of one store; see the module. Any number of threads may use it. A fork begins empty."""
 
     def __init__(self, backend: Feed, clock: Clock, deadline: float, options: Cache) -> None:
         self._backend = backend

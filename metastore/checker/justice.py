@@ -10,7 +10,7 @@ A lost attempt is justified in these cases:
   lasts minutes at most. An attempt that still meets one after ten is a finding, whatever a clock says.
 
 New operation ids may be refused after the database's clock was ahead. The first refusal repairs that: a minute later,
-new ids are accepted. If a new id is still refused after two minutes, it is a finding.
+new ids are accepted. If a new id is still refused after two minutes, the refusal is a finding.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Justice:
         if operation.action == "freeze":
             self._exclusive += 1
         if _is_exclusive(operation) and operation.end is None:
-            self._open = True  # its client died, so its mark stays until another client clears it
+            self._open = True  # the client died, so its mark stays until another client clears the mark
 
     def ends(self, operation: ClientOperation, newer: Callable[[int, int], bool]) -> Iterator[Finding]:
         """Yield each conflict without a winner. ``newer(id, version)`` returns whether a later version exists."""

@@ -225,8 +225,8 @@ class Sweep:
             required = [self._names.required(label) for label in meant.labels]
             if meant.entity_id is not None:
                 required.append(self._versions.required(meant.entity_id))
-            # one step after the other: after a name that now leads elsewhere, the rest of the path belongs to another
-            # entity
+            # move to the first later requirement only, and follow the path again: if a name leads elsewhere there, the
+            # other requirements are those of another entity
             later = next((one for one in required if one > at), None)
             if later is None:
                 return at

@@ -337,7 +337,8 @@ def _issuer(
     """Return the issuer of the options; None: they name no issuer. Raises InvalidArgument."""
     if groups_claim is not None and not (url and authorization):
         raise InvalidArgument(
-            "--oidc-groups-claim needs --oidc-issuer, and --authorization: without it no user has rights"
+            "--oidc-groups-claim needs --oidc-issuer and --authorization: a server that does not check rights ignores "
+            "groups; add these options, or leave out the claim"
         )
     id, secret_file, scope, public_url = client
     if id is None and (secret_file or scope or public_url):

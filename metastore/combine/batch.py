@@ -171,7 +171,7 @@ class BatchSender:
                 handle.request.under_way.discard(batch)
 
     def _sent(self, handles: Sequence[Waiter]) -> Tell:
-        run = self._session.backend.origin.run  # before any request is decided
+        run = self._session.backend.origin.run  # read first: the commit checks that the run is still the same
         drawn, batch, members, written = self._session.backend.in_one_go(
             lambda: self._decide_and_commit(handles, run), for_many=True
         )

@@ -60,7 +60,7 @@ class Seat:
         self.term = term
         """None: the run follows."""
         self.base = link.base
-        """The state that its function sees; None: the function reads, or sees the state from its ticket's turn."""
+        """The state that the function sees; None: it reads the database, or sees the state when its turn began."""
 
 
 class Chain:
@@ -148,7 +148,7 @@ class Chain:
         """Wait until it is known whether the state on which a function ran was committed."""
 
         def unanswered(_: object) -> Answer:
-            # its leader was interrupted, or its time is over; a message with its step may be in flight
+            # the leader was interrupted, or the call's time is over; a message with the step may be in flight
             return self._lost() if seat.link.step is None else Unknown("its chain has no answer")
 
         assert seat.handle is not None
@@ -157,7 +157,7 @@ class Chain:
         return answer
 
     def lead(self, seat: Seat, step: Commit, base: Record, seen: Pending | None, ticket: OwnTicket | None) -> Answer:
-        """Commit a leader's step with the waiting callers. ALONE: no other caller waits, so it must commit alone.
+        """Commit a leader's step with the waiting callers. Return ALONE if the leader must commit alone.
 
         ``seen``: the state read when its ticket's turn began.
         """
@@ -185,7 +185,7 @@ class Chain:
     def together(self, handles: Sequence[Rider]) -> Tell:
         """Send a chain that an alter leads; the lane calls this."""
         leader = next(one for one in handles if one.leads)
-        run = self._session.backend.origin.run  # noted before every read
+        run = self._session.backend.origin.run  # read first: the commit checks that the run is still the same
         term, base, ticket, seen = leader.stay.term, self.kept(), None, None
         self.lane.move(_PATIENCE)
         me = self._clock.runner()
@@ -197,7 +197,7 @@ class Chain:
                 self.lane.move(_PATIENCE)
                 seen = ticket.seen.get(self._id) or self._session.backend.pending(self._id, None, BATCH)
                 if not _is_plain(seen):
-                    return _tells_nothing  # so each caller goes alone
+                    return _tells_nothing  # each caller then goes alone, by its full operation
                 assert seen.known is not None
                 base = seen.known.record
             # not fresh: callers that come after this read join too, so its state cannot answer them without the commit

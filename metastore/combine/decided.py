@@ -95,7 +95,7 @@ def missing(handle: Waiter) -> list[Decided]:
         value = handle.request.decide(None)
     except MetastoreError as error:
         return [Decided(handle, error=error, true=True)]
-    except Exception:  # noqa: BLE001  (Left, or a bug in the request: its owner meets it alone)
+    except Exception:  # noqa: BLE001  (Left, or a bug, which the call raises when it goes alone)
         return []
     return [] if isinstance(value, Proposal) else [Decided(handle, value=value, true=True)]
 

@@ -49,7 +49,7 @@ class Group:
     def carry(self, seen: Pending) -> None:
         """Begin with one snapshot: resolve its pending intents before the group's requests."""
         if seen.known is None or seen.known.record.chain != self.first.chain:
-            self.closed = True  # the entity was renamed or dropped: each request finds out alone
+            self.closed = True  # the entity was renamed or dropped: let each request read it again, alone
             return
         if any(intent.fences is not None for intent in seen.intents):
             self.closed = True  # a user's intent needs its own guards: leave it to the full operation
@@ -91,7 +91,7 @@ class Group:
             return self._end(handle, decided, taken) if exclusive else self._step(handle, decided)
         except MetastoreError as error:
             self.members.append(Decided(handle, error=error, true=true))
-        except Exception:  # noqa: BLE001  (Left, or a bug in the change: its owner meets it alone)
+        except Exception:  # noqa: BLE001  (Left, or a bug, which the call raises when it goes alone)
             return 0
         return 0
 

@@ -143,7 +143,7 @@ class Handle(Generic[Q, A]):
 
     def fail(self, error: BaseException) -> None:
         """Let the request raise ``error``, which belongs to this request only."""
-        # without the traceback, whose frames refer to the whole batch and would keep it in memory
+        # without the traceback, whose frames refer to the whole batch and would keep the batch in memory
         self._error = error.with_traceback(None)
         self._waker.wake()
 

@@ -28,8 +28,8 @@ with an empty lane.
 
 **The watcher.** Each look wakes a thread or task, so not all waiting requests may look often. One of them, the
 *watcher*, looks after each ``patience`` whether a leader is stuck. It is the newest in the queue, which will wait
-longest. The others look rarely, ``_LOOKS`` times a second in total: for an interrupt that has lost their request, or
-the watcher. So a call's work for the lane does not grow with the number of waiting calls.
+longest. The others look rarely, ``_LOOKS`` times a second in total, in case an interrupt has lost their request or the
+watcher. So a call's work for the lane does not grow with the number of waiting calls.
 
 **Threads and tasks.** A request waits with a waker of the lane's clock: a thread waits on a lock, a task lets its event
 loop run other tasks. A leader may then be a task. :meth:`Lane.submit` and :meth:`Lane.result` are the two halves of
@@ -126,7 +126,7 @@ class Lane(Generic[Q, A]):
             self.leave(term)
 
     def lead(self) -> Term | None:
-        """Begin to lead for one request that goes alone. Return None if another thread leads; else :meth:`leave`."""
+        """Begin a term for one request that goes alone, to :meth:`leave` later. Return None if another thread leads."""
         if process_id() != self._pid:  # this is a forked child
             self._begin()
         if not self._token.acquire(False):
@@ -135,7 +135,7 @@ class Lane(Generic[Q, A]):
         return term
 
     def leave(self, term: Term, again: Handle[Q, A] | None = None) -> None:
-        """End a term, unless it has ended, and begin the next one; ``again`` leads that if it waits."""
+        """End a term, unless it has ended, and begin the next one; ``again`` leads the next one if it waits."""
         if term.end():
             self._elect(again)
 
@@ -266,8 +266,8 @@ class Lane(Generic[Q, A]):
     def _is_lost(self, handle: Handle[Q, A]) -> bool:
         """Whether a waiting request is missing from the queue, because an interrupt hit the leader that put it back.
 
-        The queue is ordered by age, so the request is missing if the first one there is younger. (If a younger request
-        has passed it instead, it enters the queue twice, which does no harm.)
+        The queue is ordered by age, so the request is missing if the first one there is younger. (If the younger
+        request has only passed this one, this one enters the queue twice, which does no harm.)
         """
         try:
             return self._queue[0].number > handle.number
@@ -330,7 +330,7 @@ class Lane(Generic[Q, A]):
         """
         try:  # noqa: SIM105
             self._queue.remove(handle)
-        except ValueError:  # another leader was faster
+        except ValueError:  # another leader has removed the request
             pass
 
     def _elect(self, first: Handle[Q, A] | None = None) -> None:
@@ -382,7 +382,7 @@ class Lane(Generic[Q, A]):
         try:
             for n in (*range(1, _CANDIDATES), -1):
                 found.append(self._queue[n])  # noqa: PERF401  (what was found before the end counts)
-        except IndexError:  # fewer candidates
+        except IndexError:  # the queue has fewer requests
             pass
         return [one for one in found if one is first or one.waits]
 

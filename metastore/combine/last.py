@@ -18,7 +18,7 @@ Name = tuple[int, str, str]
 
 
 class LastBatch:
-    """The records that the last batch left. Leaders use it one after the other; two at once can only guess wrongly."""
+    """The records that the last batch left. If two leaders use it at once, the worst result is a wrong guess."""
 
     def __init__(self) -> None:
         self._records: dict[Name, Record] = {}

@@ -106,7 +106,7 @@ class Link:
             self._end.setdefault(None, "cut")
         end = self._end[None]
         if isinstance(end, Commit):
-            return Proposal(own_guards(record.chain), end.writes, Committed)  # like an alter in the same commit
+            return Proposal(own_guards(record.chain), end.writes, Committed)  # an alter's guards
         if end == "value":
             return SETTLED
         raise Left
@@ -165,14 +165,14 @@ class ChainLane(Lane[Any, Any]):
         return self._token.locked()
 
     def _leads(self, handle: Rider) -> bool:
-        self.move(PATIENCE)  # the caller may have been interrupted before it left the queue
+        self.move(PATIENCE)  # not longer: an interrupt may have hit the caller before it noticed its election
         return super()._leads(handle)
 
     def _best(self, candidates: Sequence[Rider]) -> Rider:
-        """Return the oldest. The leading function may go alone, so any other choice could keep the oldest waiting.
+        """Return the oldest caller with enough time left; if there is none, the one with the most time left.
 
-        A caller with hardly any time left cannot wait for a turn among the processes: another leader should take it
-        along.
+        The leading function may go alone, so any other choice could keep the oldest waiting. A caller with hardly any
+        time left cannot wait for a turn among the processes: another leader should take this caller along.
         """
         enough = self._clock.monotonic() + _ENOUGH
         fit = [one for one in candidates if one.ends > enough]

@@ -76,15 +76,15 @@ class Waiting(Generic[T]):
     taken: bool = False
     """Whether a batch has taken it."""
     under_way: set[object] = field(default_factory=set)
-    """The batches that may still decide and send it: at most one, except while a leader is being replaced."""
+    """The batches that may still decide and send the request: at most one, except while a leader is being replaced."""
     followed: Lookup | None = None
     """The path of a new entity's parents, if the decision rests on the remembered nodes of this path."""
     given_up: bool = False
-    """Whether it goes alone, or its caller was interrupted. A batch that has not decided it yet skips it."""
+    """Whether the request goes alone, or its caller was interrupted. A batch that has not decided it yet skips it."""
 
     @property
     def creates(self) -> bool:
-        """Whether it creates an entity; then it rests on no record that a batch finds."""
+        """Whether the request creates an entity. A batch then reads no record for the request."""
         return self.request.verb == "create"
 
     def saw(self, found: Resolved) -> None:
@@ -101,7 +101,7 @@ class Waiting(Generic[T]):
 
     def alone(self, resign: Resign) -> T:
         """Run the full operation, which continues after the batches. Raises DeadlineExceeded if no batch was sent."""
-        self.given_up = True  # set before ``under_way`` is read: a batch sets that first, and then reads this flag
+        self.given_up = True  # set before ``under_way`` is read: a batch uses the two in the opposite order
         doubt = self.doubt or (_UNDER_WAY if self.under_way else None)
         if doubt is None and self.session.clock.monotonic() >= self.ends:
             raise self.expired()
@@ -288,7 +288,7 @@ class _One:
         return [Known(self._found, LIVE, True, False)]
 
     def named(self, parent_id: int, family: str, key: str, _: Guards) -> RowPage[Child]:
-        """Return None for the name that was looked for: the batch would not know the name if an entity had it."""
+        """Return an empty page for the name that the batch looked up: the batch found that no entity has this name."""
         below = self._below
         asked = below is not None and (below.parents[-1].id if below.parents else ROOT.id, below.family, below.key)
         if self._found is not None or asked != (parent_id, family, key):

@@ -68,12 +68,12 @@ _DIGITS = re.compile(f"[0-9a-f]{{{_NUMBER}}}([0-9a-f]{{{_MARK}}})?")
 
 
 def position_of(epoch: str, seq: int, operation_id: UUID | None = None) -> str:
-    """Return the position of a number in an epoch; without an operation, no change need be there."""
+    """Return the position of a number in an epoch. Without an operation, it need not be the position of a change."""
     return f"{epoch}-{seq:016x}{_mark(operation_id)}"
 
 
 def position_at(backend: Feed, seq: int) -> str:
-    """Return the position of a number in this database, with the change at it if that is kept."""
+    """Return the position of a number in this database, with the mark of its change if gc has kept the change."""
     return position_of(backend.feed_start()[0], seq, backend.event_at(seq)[0])
 
 
@@ -108,9 +108,9 @@ def _mark(operation_id: UUID | None) -> str:
 
 
 def order_of(position: object) -> int:
-    """Return the number in a position: it orders positions across fail-overs too. Raises InvalidArgument.
+    """Return the number in a position, which orders positions across fail-overs, too. Raises InvalidArgument.
 
-    The texts of positions are ordered by their timelines first.
+    The texts of positions do not: they begin with the timeline.
     """
     return _parts(position)[1]
 
@@ -243,7 +243,7 @@ def _follow(
     size, ahead = least, False
     while True:
         page = backend.feed(seq, size, docs=not ahead, changes=not ahead)
-        # another server answers, which may lack changes that were read: begin again
+        # another server has answered, which may lack changes that were read: begin again
         if backend.origin.run != origin.run:
             epoch, seq, collected, origin = _begun(backend, after)
             continue
@@ -276,10 +276,10 @@ def _follow(
 
 def _with_texts(backend: Backend, rows: Sequence[Step], after: int) -> Iterator[Step]:
     """Read steps again with their texts, and yield them. Raises HistoryGone if gc has removed some since."""
-    for start in range(0, len(rows), _PAGE):  # a user may see all changes of a long page
+    for start in range(0, len(rows), _PAGE):  # in pieces, because a user may see all of a long page
         some = rows[start : start + _PAGE]
         whole = backend.steps_at([step.seq or 0 for step in some])
-        if len(whole) < len(some):  # a purge removes steps too
+        if len(whole) < len(some):  # a purge, unlike gc, may remove steps without HistoryGone
             check_kept(backend, after)
         yield from whole
         after = some[-1].seq or after
@@ -297,7 +297,7 @@ def steps_between(
     seq, begun = low, set[UUID]()
     while seq < high:
         page = backend.feed(seq, _PAGE, docs=docs)
-        if _has_gap(page.rows, seq):  # a failed commit or gc left it; only the feed's start shows which of them
+        if _has_gap(page.rows, seq):  # a failed commit or gc left the gap; the feed's start shows which of them
             check_kept(backend, low)
         for step in page.rows:
             seq = step.seq or seq
@@ -349,12 +349,12 @@ def check_drawn(backend: Feed, position: str, seq: int) -> None:
 
 
 def has_change(backend: Feed, seq: int, operation_id: UUID | None) -> bool:
-    """Whether the operation is at a position, or gc has removed the change there."""
+    """Return whether the change at a position is of this operation, or was removed by gc."""
     return backend.event_at(seq)[0] == operation_id or seq <= backend.feed_start()[1]
 
 
 def _check_restored(backend: Feed, position: str, seq: int, mark: str, collected: int) -> int:
-    """Refuse a position whose change is missing, unless gc removed it; return the number up to which gc removed."""
+    """Refuse a position whose change is missing, unless gc removed it. Return the number up to which gc has removed."""
     operation_id, replica = backend.event_at(seq)
     if operation_id is None and seq > collected:  # gc may have removed it since ``collected`` was read
         collected = backend.feed_start()[1]

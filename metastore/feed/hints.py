@@ -73,7 +73,7 @@ def _begin() -> None:
         if _thread is None and _open:
             thread = threading.Thread(target=_send, name="metastore hints", daemon=True)
             thread.start()
-            _thread = thread  # after the start, so that after an interrupt the next store starts another thread
+            _thread = thread  # set last: if an interrupt ends start(), the next store starts another thread
 
 
 def _send() -> None:

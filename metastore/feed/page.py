@@ -34,7 +34,7 @@ def changes_page(
 
     ``next_token`` is a position, for ``after``; None: no more changes at present. If the wanted changes are
     rare, a page may have few or no items, but a token: it stops after it has read many changes. Raises InvalidArgument;
-    EntityNotFound if nothing is at the path ``under``, and there are no more changes below it.
+    EntityNotFound if no entity is at the path ``under``, and there are no more changes below it.
     """
     size = clean_size(size)
     wanted = None if kinds is None else kinds_of(kinds)
@@ -62,5 +62,5 @@ def changes_page(
 
 
 def _scope(session: Session, under: Path | Entity, kind: str | None, after: str | None) -> Scope | Tracked:
-    """Return the filter for an entity and all below it, wherever it is, or for everything that was below a path."""
+    """Return the filter for an entity (found by its id) and all below it, or for everything that was below a path."""
     return tracked(session, under, kind, after) if isinstance(under, Entity) else Scope.of(session, under, kind)

@@ -60,10 +60,10 @@ def newest(session: Session) -> str:
 
 
 def earlier(session: Session, back: int, before: str | None) -> str:
-    """Return the newest change ``back`` numbers before another position, or the place after which all changes are kept.
+    """Return the position of the newest change that is at least ``back`` numbers before another position.
 
-    It does not wait: changes at numbers that were drawn but are not decided yet come after it. Raises InvalidArgument,
-    HistoryGone.
+    If gc has removed that change, return the position after which all changes are kept. The call does not wait, so
+    changes before the result may still be undecided. Raises InvalidArgument, HistoryGone.
     """
     check_whole(session)
     back, backend = positive_integer(back, "back", least=0), session.backend
@@ -73,7 +73,7 @@ def earlier(session: Session, back: int, before: str | None) -> str:
     step = backend.past.newest(number - back) if number - back > collected else None
     if step is None or (step.seq or 0) <= collected:
         return position_of(epoch, collected)
-    # the position of a change, because a number without a change may be given again after a crash or a fail-over
+    # the position of an existing change: after a crash or a fail-over, another change may get a number without a change
     return position_of(epoch, step.seq or 0, step.operation_id)
 
 
@@ -128,7 +128,7 @@ def _is_earlier(past: PastRows, after: int, time: int) -> bool:
 
 
 def _walked_back(past: PastRows, seq: int, time: int) -> int:
-    """Return the position before the first of the changes shortly before ``seq`` stamped ``time`` or later."""
+    """Return the position before the first change stamped ``time`` or later, of the changes shortly before ``seq``."""
     while True:
         begin = max(0, seq - _WALK)
         later = [at for at, stamped in past.times(begin, _WALK) if at <= seq and stamped >= time]

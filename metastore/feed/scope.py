@@ -29,9 +29,9 @@ class Scope:
     names: tuple[str, ...]
     exact: int
     there: bool
-    """Whether the path leads to a live entity."""
+    """Whether a live entity is at the path, or (if no kind is given) a live table or model is directly above it."""
     families: tuple[str, ...] | None
-    """The families of the names on the path; None: any families, because nothing is at the path now."""
+    """The families of the names on the path; None: any, because no entity is at the path now, and no kind is given."""
     _inside: set[tuple[int | None, int | None]] = field(default_factory=set, compare=False)
 
     @classmethod
@@ -46,7 +46,7 @@ class Scope:
         there = record is not None or (kind is None and _is_owner(session.backend, names[:-1]))
         of = kind if record is None else record.chain[-1].kind
         families = None if of is None else families_of(kind_named(of), len(names))
-        # the ancestors may be hidden from the user
+        # read without the user's rights, because ancestors may be hidden from the user
         whole = session.backend if session.access is None else session.access.backend
         return cls(whole, _folded(names, exact), exact, there, families)
 
@@ -79,14 +79,14 @@ class Scope:
         return families[: len(self.names)] == self.families[:depth]
 
     def check(self) -> None:
-        """Raise EntityNotFound if nothing is at the path."""
+        """Raise EntityNotFound if no entity is at the path. A partition or a version is not checked, only its owner."""
         if not self.there:
             path = format_path(self.names)
             raise EntityNotFound(path, f"{path} does not exist, and there are no changes below it; correct the path")
 
 
 def _is_owner(reads: Reads, names: tuple[str, ...]) -> bool:
-    """Whether a path leads to an entity whose owned rows have paths."""
+    """Return whether a table or a model is at a path: its partitions or versions have paths below it."""
     lookups = [one for kind in _OWNERS for one in lookups_of(names, kind)]
     return bool(lookups) and any(one.record is not None for one in reads.resolve(lookups))
 

@@ -25,7 +25,7 @@ class Standing:
     dropped: tuple[int, _Names] | None = None
     """The nearest dropped entity, itself or an ancestor, and the names from there down to it."""
     guessed: bool = False
-    """Whether it was purged later: then it is not known yet whether it was dropped before."""
+    """Whether the entity was purged later. Until an earlier step is undone, it may be live or dropped here."""
 
     def apply(self, step: Step) -> None:
         """Note the entity's place after a step."""
@@ -72,7 +72,7 @@ class Standing:
         """Whether a path to a ``kind`` (None: unknown) leads through the entity."""
         if self.path is None or len(path) <= len(self.path) or path[: len(self.path)] != self.path:
             return False
-        if not kind_named(self.kind).container:  # the path of a row may lead through another entity of the same name
+        if not kind_named(self.kind).container:  # it has only rows, and another entity may have the same path
             return False
         return kind is None or _can_lead(self.kind, len(self.path), kind, len(path))
 

@@ -39,7 +39,7 @@ def tracked(session: Session, target: Target, kind: str | None, after: str | Non
     else:
         node = led_to(session.backend, target, kind).chain[-1]
         entity_id, of = node.id, node.kind
-    backend = session.backend if session.access is None else session.access.backend  # ancestors may be hidden
+    backend = session.backend if session.access is None else session.access.backend  # users may not see ancestors
     seq = 0 if after is None else number_in(backend, after)
     standing = in_hand(backend, target, lambda: _standing(backend, session.clock, entity_id, of, seq))
     return Tracked(backend, standing, seq)
@@ -54,7 +54,7 @@ def _standing(backend: Backend, clock: Clock, entity_id: int, kind: str, seq: in
     steps = [step._replace(doc=None, changes=None) for step in moves]
     try:
         standing = _at(backend.past, entity_id, kind, since)
-    except NotKept:  # gc has removed the position meanwhile
+    except NotKept:  # gc has removed the past there meanwhile
         return _standing(backend, clock, entity_id, kind, seq)
     return _undone(backend, standing, steps, since)
 

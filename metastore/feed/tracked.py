@@ -1,6 +1,6 @@
 """The changes of one entity and of everything below it, followed by its id.
 
-So another entity at the same path, of another family or created later, is not taken for it.
+So changes of another entity at the same path, of another family or created later, are left out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Tracked:
             if subject.id == self.standing.id or self._holds(step, subject, below):
                 self._inside.add((step.entity_id, step.version))
             self.standing.apply(step)
-            if step.through == step.seq:  # the commit's last row
+            if step.through == step.seq:  # this is the commit's last row
                 self._begun.discard(step.operation_id)
 
     def has(self, step: Step) -> bool:
@@ -54,19 +54,19 @@ class Tracked:
         return (step.entity_id, step.version) in self._inside
 
     def _skipped(self, step: Step) -> Iterator[Step]:
-        """Yield the rows of a step's commit up to the first position, if this is the first step of the commit here."""
+        """Yield the rows of a step's commit up to the position ``seq``, if this is the commit's first step after it."""
         if step.through is None or not step.ordinal or step.operation_id in self._begun:
             return
         self._begun.add(step.operation_id)
         yield from (one for one in self.backend.steps(step.operation_id) if (one.seq or 0) <= self.seq)
 
     def _holds(self, step: Step, subject: Subject, purged: set[int]) -> bool:
-        if is_of_entity(step) and step.action == "purge":  # its path is that at the time of the drop, so use the ids
+        if is_of_entity(step) and step.action == "purge":  # its path is the one at the time of the drop: use ids
             return subject.id in purged
         return any(self.standing.holds(path, subject.kind) for path in subject.paths)
 
     def _purged_below(self, steps: Sequence[Step]) -> set[int]:
-        """Return the ids of the entities that these steps purge below this one, even if it is dropped itself."""
+        """Return the ids of the entities that these steps purge below this one, even if this one is dropped."""
         purges = [step for step in steps if is_of_entity(step) and step.action == "purge"]
         return {i for run in _runs(purges) for i in self._below(run)}
 
@@ -80,7 +80,7 @@ class Tracked:
         return [i for i, one in zip(ids, known, strict=True) if one is not None and self._is_on(one)]
 
     def _is_above(self, parent_id: int | None, since: int) -> bool:
-        """Whether this entity is above a purged one whose past is not kept, by the known places of its parents."""
+        """Return whether a purged entity, whose past is not kept, was below this one, by the places of its parents."""
         while parent_id and parent_id != self.standing.id:
             try:
                 (known,) = self.backend.past.by_id(since, [parent_id], docs=False)

@@ -112,7 +112,7 @@ class _Call:
         """Return the manager of the kind with this plural. Raises EntityNotFound for an unknown plural."""
         kind = _kind_of(kinds)
         if kind is None:
-            raise EntityNotFound(kinds, f"there is no collection {shown(kinds)}; it is the plural of a kind: tables")
+            raise EntityNotFound(kinds, f"there is no collection {shown(kinds)}; use the plural of a kind: tables")
         return self.store.manager(kind)
 
     @property

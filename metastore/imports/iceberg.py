@@ -63,7 +63,7 @@ def open_catalog(source: str, properties: Mapping[str, str]) -> Catalog:
 
 
 def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Tell | None = None) -> ImportCounts:
-    """Import all of ``source`` below the catalog ``into``; it is created if it is new, and found after a rename.
+    """Import all of ``source`` below the catalog ``into``, which is created if it is new, and found after a rename.
 
     Raises InvalidArgument; EntityNotFound if people dropped the catalog; LeaseHeld while another import goes into it.
     """

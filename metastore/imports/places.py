@@ -55,7 +55,7 @@ def _is_there(here: Names, other: Names) -> EntityAlreadyExists:
 
 
 def is_another(store: Store, kind: str, place: Place, there: Names) -> bool:
-    """Whether imports made the entity at a place for another path than ``there``, and people then gave it this name."""
+    """Return whether imports made the entity at a place for another path than ``there``, and people renamed it."""
     manager: Any = store.manager(kind)
     return not place.own and not _is_made_for(manager, manager.load(place.path), place.path, there)
 

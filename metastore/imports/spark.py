@@ -2,8 +2,8 @@
 
 The driver lists and describes the tables, because only it has a session. Each executor writes a share of them to the
 store. Needs the extra [spark]. Repeat it as often as you like: a table that is up to date is not written. Changes that
-people made here stay, including drops and renames. If a table has changed here and there since the last import, it is a
-failure.
+people made here stay, including drops and renames. If a table has changed here and there since the last import, that is
+reported as a failure.
 """
 
 from __future__ import annotations

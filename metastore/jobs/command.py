@@ -51,7 +51,7 @@ def words(type: str, command: Mapping[str, Any], folder: Path, stop: Callable[[]
     if type == "spark":
         return [*_spark_submit(command), command["executable"], *arguments]
     executable = command["executable"]
-    places = dict.fromkeys([*(command.get("scripts") or ()), executable])  # each once
+    places = dict.fromkeys([*(command.get("scripts") or ()), executable])  # bring each place once
     brought = {place: _brought(place, folder, stop) for place in places}
     return [brought[executable], *arguments]
 

@@ -1,4 +1,4 @@
-"""Give a job a folder: it is removed when the job ends, or, if its server was killed, by the next server that starts.
+"""Give a job a folder, which is removed when the job ends. If its server is killed, the next server removes it.
 
 A server holds a lock on each folder that it uses. The system releases the lock when the process ends.
 """
@@ -60,7 +60,7 @@ def _locked(folder: Path) -> int | None:
 def _remove(folder: Path) -> None:
     if not folder.is_symlink():  # the job may have replaced the folder with a link
         with suppress(OSError):
-            folder.chmod(0o700)  # or may have removed its permissions
+            folder.chmod(0o700)  # the job may have removed the folder's permissions
         with suppress(OSError):
             # not shutil.rmtree: it recurses and opens a descriptor for each level of folders, and a job may make many
             # levels

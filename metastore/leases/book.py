@@ -56,7 +56,7 @@ class Grant(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why no lease was taken, for the first name that another process holds, or that others have waited for longer."""
+    """The first name that another process holds, or for which others have waited longer: no lease was taken."""
 
     name: str
     owner: str | None
@@ -87,7 +87,7 @@ class LeaseEvent:
 
     ``action`` is acquire, takeover (from a holder whose time was over), release, break, or commit: a commit under
     ``token`` that wrote the entity at ``path``. ``owner`` and ``incarnation`` identify the holder; for a commit, the
-    holder of its token. ``operation_id`` and ``position`` (in the change feed) are None where no store keeps the lease.
+    holder of its token. ``operation_id`` and ``position`` (in the change feed) are None if no store keeps the lease.
     """
 
     action: str

@@ -95,7 +95,7 @@ class DatabaseBook:
 
         def attempt() -> tuple[Grant, ...] | Refusal:
             nonlocal unheard
-            if unheard is not None:  # another request would find the leases taken by this one
+            if unheard is not None:  # a second request would find the leases taken by the first
                 return self._taken_unheard(unheard)
             operation_id = session.clock.operation_id()
             holder = (want.owner, want.incarnation)
@@ -139,7 +139,7 @@ class DatabaseBook:
                 self.release(self._taken_unheard(take), take.incarnation)
 
     def _taken_unheard(self, take: Take) -> tuple[Grant, ...]:
-        """Return the grants of a statement whose answer was lost, from its events."""
+        """Return the grants of a statement whose answer was lost, as its events in the feed show them."""
         steps = self._session.backend.steps(take.operation_id)
         if len(steps) < len(take.names):
             raise outcome_forgotten(take.operation_id)

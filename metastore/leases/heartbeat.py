@@ -65,7 +65,7 @@ class Heartbeat:
         self._watching: threading.Thread | None = None
         self._ended: dict[threading.Thread, Future[None]] = {}
         self._stop, self._wake = threading.Event(), threading.Event()
-        self._guard = threading.Lock()  # guards the next two attributes
+        self._guard = threading.Lock()  # guards ``_keepers`` and ``_beats``
         self._keepers: list[Alive] = []
         self._beats = False
         self._now = False
@@ -93,11 +93,11 @@ class Heartbeat:
 
     def now(self) -> None:
         """Renew now, if a keeper renews the lease at all."""
-        self._now = True  # before the thread wakes
+        self._now = True  # set first: the thread reads it as soon as it wakes
         self._wake.set()
 
     def _is_kept(self) -> bool:
-        """Whether a keeper is left that would release the lease. If not, the next keeper restarts the renewals."""
+        """Return whether a keeper is left to release the lease. If not, the next keeper restarts the renewals."""
         with self._guard:
             self._beats = any(keeper.is_alive() for keeper in self._keepers)
             return self._beats
@@ -153,7 +153,7 @@ class Heartbeat:
                 continue
             self._now = False
             if not self._is_kept():
-                return  # let it expire
+                return  # nobody is left to release the lease, so let it expire
             try:
                 with until(self._hold.clock.monotonic() + self._left()):
                     self._hold.renew()

@@ -29,7 +29,7 @@ class _Refused:
 
     def __getattr__(self, name: str) -> NoReturn:
         message = (
-            f"{self._user} may not use leases: their names are not objects, so that no right is about them; let the "
+            f"{self._user} may not use leases: their names are not objects, so no right can cover them; let the "
             "service acquire a lease with its own store, and give it to the user's call as lease=…"
         )
         raise PermissionDenied(self._user, "admin", "", message)

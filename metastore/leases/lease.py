@@ -1,4 +1,4 @@
-"""A lease as its holder has it, or several leases that were taken together.
+"""The holder's side of a lease, or of several leases that were acquired together.
 
 A lease belongs to the process that acquired it: after a fork, the child holds nothing. The lease ends when its time is
 over by the holder's clocks, when it is taken over or broken, or when it is released. Then :attr:`Hold.lost` is set, and
@@ -87,10 +87,10 @@ class Hold:
         self._why = ""
         self._released = self._given_back = False
         self._pid = os.getpid()
-        self._guard = threading.Lock()  # guards the next three attributes, and what a renewal notes
+        self._guard = threading.Lock()  # guards the next three attributes, and the ends that a renewal notes
         self._told = False
-        self._claims = 1  # how many times it was acquired and not released yet
-        self._blocks: list[Alive] = []  # the keeper of each block
+        self._claims = 1  # how many acquisitions are not released yet
+        self._blocks: list[Alive] = []  # for each open ``with`` block, the thread or task that entered it
 
     # --- the state of the hold
 
@@ -110,7 +110,7 @@ class Hold:
         fences = [grant.fence for grant in self._grants]
         if None in fences:
             raise InvalidArgument(
-                f"no store checks the token of the lease {self.names[0]!r}, so that it cannot guard a commit; "
+                f"no store checks the token of the lease {self.names[0]!r}, so the lease cannot guard a commit; "
                 "open the leases with the store: ms.ObjectStoreLeases(…, store=store)"
             )
         return tuple([fence for fence in fences if fence is not None])
@@ -188,7 +188,7 @@ class Hold:
     def renew(self) -> None:
         """Renew the lease for its ttl from now. Raises LeaseLost.
 
-        After another error the holder relies on the old end; other processes may have to wait until the new one.
+        After another error the holder relies on the old end; other processes may have to wait until the new end.
         """
         self.check()
         if self._validity is None:
@@ -200,7 +200,7 @@ class Hold:
             self.check()  # raises the right error if another thread has released the lease meanwhile
             raise self.lose("another caller has taken it over, or broke it")
         is_left_out = not self._note(expires_at, Validity(self.clock, ttl, since))
-        self.check()  # the answer may have come too late
+        self.check()  # raises if the answer came after the lease had ended
         # renew again if the database applied a shorter renewal after this one (is_left_out), or if another thread has
         # acquired the lease for longer, because this shorter renewal may have come after the longer one
         if is_left_out or ttl < self._ttl:
@@ -209,8 +209,8 @@ class Hold:
     def _note(self, expires_at: datetime, renewed: Validity) -> bool:
         """Note the end that the holder may rely on. Return False if the database set an earlier end after ``renewed``.
 
-        The database has the end of the renewal that it applied last. Of two renewals in flight at once, its clock shows
-        which one that is.
+        The database has the end of the renewal that it applied last. If two renewals were in flight at once, the ends
+        that it returned show which one that is.
         """
         with self._guard:
             known, ttl = self._validity, renewed.ttl
@@ -232,7 +232,7 @@ class Hold:
             self._heart.keep()
 
     def _look_again(self) -> None:
-        """Renew the lease now, if it is renewed at all, because another server answers now, which may lack it."""
+        """Renew the lease now, if it is renewed at all: another server answers now, which may lack the lease."""
         self._heart.now()
 
     def watch(self, on_lost: OnLost | None) -> None:
@@ -255,7 +255,7 @@ class Hold:
         self._heart.stop(_PATIENCE)
         now = self.clock.monotonic()
         try:
-            # no longer than the lease lasts: then it has expired anyway
+            # try no longer than the lease lasts: after that, it has expired anyway
             with until(now + min(max(self._left(), _LAST_TRY), self._deadline)):
                 given_back = self._book.release(self._grants, self.incarnation)
         except StoreClosed:
@@ -333,7 +333,7 @@ class Hold:
             return
         try:
             self.release()
-        except MetastoreError as failed:  # the lease expires with its ttl
+        except MetastoreError as failed:  # the block's work is done, so only log this
             _log.warning("the lease %r was not released, and expires with its ttl: %s", self.names[0], failed)
         except BaseException:  # an interrupt, or a cancelled task: the block ends, so the lease must be released
             with cleaning(self.clock.monotonic() + GRACE), suppress(MetastoreError):
@@ -345,7 +345,7 @@ class Hold:
     def stage(self, entity: Entity, key: str, value: str) -> None:
         """Stage a value for ``entity``. No reader sees it before :meth:`publish`.
 
-        For example ``lease.stage(table, "metadata_location", "s3://…/v7.json")``: it becomes the property ``key``. If
+        For example ``lease.stage(table, "metadata_location", "s3://…/v7.json")``. It becomes the property ``key``. If
         the key is staged again, the newer value replaces the older one. No reader ever sees a value that a late holder
         stages; ``store.gc(clean_up=…)`` hands it over for removal. Raises LeaseLost; InvalidArgument, also for a value
         that gc is cleaning up at this moment. After BackendUnavailable or DeadlineExceeded the value may be staged:

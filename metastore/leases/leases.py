@@ -38,7 +38,7 @@ class _Ours:
         self.lock = threading.Lock()
         self.held: dict[tuple[tuple[str, ...], str, Alive], Hold] = {}
         self.closed = False
-        """Whether the store was closed: then no more leases can be held."""
+        """Whether the store was closed. Then no lease can be acquired any more."""
 
 
 class Leases:
@@ -78,8 +78,8 @@ class Leases:
         arrival; 0: try once. ``owner``: the name that others see (None: this machine and process). ``on_lost`` is
         called with the lease when it is lost. All times are in seconds.
 
-        If the same owner in the same thread already holds the lease, it gets the lease again, renewed. So ``with``
-        blocks can be nested; the longest ttl applies.
+        If the same owner in the same thread already holds the lease, the call renews and returns that lease. So
+        ``with`` blocks can be nested; the longest ttl applies.
 
         Raises LeaseHeld, with the holder and the time when the lease expires: try later, or wait with ``timeout``.
         Raises BackendUnavailable, DeadlineExceeded or OutcomeUnknown if the database did not answer: the lease is not
@@ -138,7 +138,7 @@ class Leases:
             deadline=self._deadline,
         )
         try:
-            hold.check()  # the answer may have come after the ttl
+            hold.check()  # raises if the answer came after the ttl
             hold.watch(on_lost)
             if renew_every is not None:
                 hold.keep()
@@ -156,7 +156,7 @@ class Leases:
         with ours.lock:
             for k in over:
                 ours.held.pop(k, None)
-            if ours.closed:  # closed while the request was under way
+            if ours.closed:  # the store was closed while the request was under way
                 raise StoreClosed
             ours.held[key] = hold
 
@@ -179,7 +179,7 @@ class Leases:
             try:
                 answer, since = self._take(want, max(left, _LAST_LOOK))
             except DeadlineExceeded:
-                break  # the last answer already names the holder
+                break  # return the last refusal, which names the holder
             if isinstance(answer, Refusal):
                 left = ends - self._clock.monotonic()
                 queue.wait(min(left, answer.seconds) if answer.seconds > 0 else left)

@@ -63,7 +63,7 @@ class StoreStaging:
         stage = partial(rows.stage, token, staged_id, entity.id, key, value, session.principal)
         try:
             staged = in_hand(session.backend, entity, stage)
-        except EntityNotFound:  # perhaps it is staged for the entity that has the id now
+        except EntityNotFound:  # the value may be staged for another entity with this id
             rows.unstage([staged_id])
             raise
         if staged is None:
@@ -159,11 +159,11 @@ def _text(text: object, what: str) -> str:
 
 
 def clear_away(backend: Backend, clean_up: Callable[[LeftBehind], None] | None) -> int:
-    """Call ``clean_up`` with each value that was left behind, then delete its row; return how many. If None, keep them.
+    """Call ``clean_up`` with each value that was left behind, then delete its row; return the number of these values.
 
-    A visible value, which was published or is in its entity's document, is never handed over. A value stays if that
-    document is damaged. If ``clean_up`` raises, the error ends the call, and the next call hands over the same value
-    again.
+    Without ``clean_up``, they stay. A visible value, which was published or is in its entity's document, is never
+    handed over. A value stays if that document is damaged. If ``clean_up`` raises, the error ends the call, and the
+    next call hands over the same value again.
     """
     rows = backend.leases
     after, count = _FIRST, 0

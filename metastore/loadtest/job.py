@@ -65,7 +65,7 @@ class LoadTest:
     runs: tuple[Run, ...]
     interrupted: bool
     report: Path | None
-    """None: it was interrupted before there were results."""
+    """None: the load test was interrupted before there were results."""
     analysis: Analysis | None
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metastore.errors import InvalidArgument
+from metastore.errors import EntityNotFound, InvalidArgument, MetastoreError
 from metastore.kinds.entity import Entity
 from metastore.kinds.families import families_of
 from metastore.kinds.kind import Kind
@@ -10,7 +10,7 @@ from metastore.kinds.registry import KINDS, kind_given
 from metastore.managers.target import absent_from, missing, unless_back
 from metastore.names import Path, format_path, parse_path
 from metastore.port.backend import Reads
-from metastore.port.records import Lookup, Record, Resolved
+from metastore.port.records import Lookup, Node, Record, Resolved
 
 
 def check_kind(target: object, kind: str | None) -> None:
@@ -38,7 +38,28 @@ def led_to(reads: Reads, path: Path, kind: str | None) -> Record:
     if not lookups:
         raise missing(names, ())
     ends = [(where, one.nodes) for where, one in zip(lookups, resolved, strict=True)]
-    return unless_back(lambda: absent_from(reads, ends), lambda: led_to(reads, path, kind))
+    return unless_back(lambda: _absent(reads, ends), lambda: led_to(reads, path, kind))
+
+
+def _absent(reads: Reads, ends: list[tuple[Lookup, tuple[Node, ...]]]) -> MetastoreError:
+    """Return the error for a path; if the ancestor that it calls missing is an entity of another kind, name that kind.
+
+    For example, nothing below a table or a model is an entity.
+    """
+    error = absent_from(reads, ends)
+    if not isinstance(error, EntityNotFound) or error.missing is None:
+        return error
+    others = lookups_of(parse_path(error.missing), None)
+    tried = {where.families[: len(others[0].names)] for where, _ in ends}
+    others = [one for one in others if one.families not in tried]
+    found = reads.resolve(others) if others else []
+    kinds = [one.record.chain[-1].kind for one in found if one.record is not None]
+    if not kinds:
+        return error
+    above = f"{error.missing} is a {' and a '.join(kinds)}"
+    return EntityNotFound(
+        error.path, f"{error.path} is not the path of an entity: {above}; correct the path, or give {error.missing}"
+    )
 
 
 def lookups_of(names: tuple[str, ...], kind: str | None) -> list[Lookup]:

@@ -84,7 +84,7 @@ def wanted(
     glob = "*" if name is None else unicodedata.normalize("NFC", clean_text(name, "the name to find"))
     if "\x00" in glob:
         raise InvalidArgument("the name to find must not contain NUL")
-    if len(glob.replace("*", "")) > MAX_NAME:  # SQLite refuses longer patterns
+    if len(glob.replace("*", "")) > MAX_NAME:  # no entity has a longer name
         raise InvalidArgument(f"the name to find has more than {MAX_NAME} characters besides *; shorten it")
     glob, pairs, looked_for = re.sub(r"\*+", "*", glob), _pairs(properties), clean(text)
     return CheckedSearch(_scope(backend, under), kind or "", glob, pairs, recursive, looked_for)

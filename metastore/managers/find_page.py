@@ -142,7 +142,7 @@ class _Step:
             batch = self._backend.find(replace(search, most=self._size - len(self.found)))
             for record in batch.records:
                 place = (record.chain[-1].name, record.chain[-1].id)
-                if not record.folded:  # the tree shows those below a folding catalog
+                if not record.folded:  # entities below a folding catalog are found in the tree
                     self._look(record)
             self._has_moved = True
             if batch.last is None:

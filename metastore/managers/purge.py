@@ -30,8 +30,8 @@ def left_to_gc() -> Iterator[None]:
 def delete_trees(backend: Upkeep, roots: Sequence[int]) -> int:
     """Delete entities that are purging and all below them; return how many were deleted.
 
-    It goes down in batches, and asks for the children of a whole batch at once. If another process deletes rows of a
-    batch at the same time, this one leaves the batch to it, and deletes the remaining roots one by one.
+    The function goes down in batches, and asks for the children of a whole batch at once. If another process deletes
+    rows of a batch at the same time, this call skips the batch, and deletes the remaining roots one by one.
     """
     deleted = 0
     stack: list[Sequence[int]] = [roots] if roots else []

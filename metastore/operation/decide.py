@@ -24,7 +24,7 @@ def decide(
     ``trusting``: the attempt may use loaded and remembered entities instead of a read. If a value or an error rests on
     such a guess, decide again from a read. ``naming``: see :class:`View`.
     """
-    run = session.backend.origin.run  # read before everything else
+    run = session.backend.origin.run  # read first: if the server restarts during the attempt, its later run differs
     view = View(session.backend, trusting, session.recent, naming=naming)
     try:
         decided = request.attempt(view)

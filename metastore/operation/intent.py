@@ -51,7 +51,7 @@ class Intent:
         self._what = what
         self.merge: Merge | None = None
         """The changes to announce; None: the operation cannot be announced."""
-        self._others = 0  # how many intents were pending before it
+        self._others = 0  # how many intents were pending on the entity before this one
         self._batch = BatchSize()
 
     def hot(self, merge: Merge, lost_on: int | None = None) -> int | None:

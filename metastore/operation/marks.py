@@ -68,7 +68,7 @@ class OwnMark:
 
     def put(self, entity_id: int, seconds: float = MARK_TTL) -> None:
         """Mark a scope, unless another operation's mark is there, or the others have their turn."""
-        before, self.held = self.held, entity_id  # before the call, because the mark may exist after an interrupt
+        before, self.held = self.held, entity_id  # set before the call: after an interrupt, the mark may exist
         outcome = self._backend.mark(Mark(self.id, entity_id, seconds))
         if not isinstance(outcome, Committed | Unknown):
             self.held = before
@@ -80,7 +80,7 @@ class OwnMark:
             self._backend.unmark(held, self.id)
 
     def is_gone(self) -> bool:
-        """Return whether the mark that the commit required is gone; if so, forget it."""
+        """Return whether the mark that the commit required is gone. Forget a mark that is gone."""
         if self.held is None or self.held in in_the_way(self._backend, [self.held], self.id).mine:
             return False
         self.held = None

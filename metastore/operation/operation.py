@@ -82,8 +82,8 @@ class Operation(Generic[T]):
         self._lost_to: int | None = None  # the entity of the last conflict
         self._unavailable: BackendUnavailable | None = None  # the error of the last attempt
         self._exclusive = request.exclusive
-        self._guessed = False  # the last commit rested on loaded or remembered entities
-        self._overlook = False  # the entity has pending intents that this program does not understand
+        self._guessed = False  # True if the last commit rested on loaded or remembered entities
+        self._overlook = False  # True if pending intents, which this program does not understand, must not block it
         self._again: Proposal[T] | None = None  # the proposal to send again after a lock conflict
 
     def _announceable(self, source: Request[T] | Proposal[T]) -> Merge | None:

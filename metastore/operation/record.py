@@ -80,7 +80,7 @@ class OperationRow:
         doubtful = self.is_repeat or self.pending_on is not None
         steps = with_origin(backend.confirm(self.id) if doubtful else backend.steps(self.id), backend)
         foreign = bool(steps) and self.caller is not None and not self._is_of(self.caller, steps[0])
-        self.look = False  # last, because the row is still unknown if a query fails
+        self.look = False  # set after the queries: if one fails, the outcome must still be looked up
         if not steps:
             if self._may_be_absent:
                 raise Conflict("operation", "the operation has no record")

@@ -149,7 +149,7 @@ class Seal:
         def checked(view: View) -> Proposal[T] | T:
             try:
                 decided = attempt(view)
-            except EntityNotFound:  # does not depend on the settings
+            except EntityNotFound:  # this error does not depend on the settings
                 raise
             except MetastoreError:
                 if not view.guessed and _outdated(view, catalog):
@@ -237,7 +237,7 @@ def _is_sealed(one: SetProperty) -> bool:
 
 
 def _outdated(view: View, catalog: Node) -> bool:
-    """Whether the catalog has changed since its settings were read; then an error may come from old settings."""
+    """Return whether the catalog has changed since its settings were read, so that an error may be outdated."""
     found = view.scope_version(catalog.id)
     return found is not None and found != catalog.scope_version
 

@@ -108,7 +108,7 @@ class ManagerSession:
     seals: Seals | None = field(default=None, init=False)
     """The secret declarations of catalogs, and the data keys. A view of the past, which writes nothing, has none."""
     declares: bool = field(default=False, init=False)
-    """Whether a transaction has made a catalog, or changed a catalog's settings: then it reads the settings itself."""
+    """Whether a transaction has made a catalog, or changed a catalog's settings. It then reads the settings itself."""
     reason: str | None = None
     """The reason for its calls, unless a call gives its own."""
     read_only: str = ""

@@ -88,7 +88,7 @@ class Loan:
         self._ids: frozenset[int] = frozenset()
 
     def may_add(self, ids: Iterable[int], ends: float) -> bool:
-        """Whether one function has its turn on these entities too; if so, the next attempt uses its ticket."""
+        """Return whether one function around this call has its turn on these entities, too, and lends its ticket."""
         wanted, around = self._ids.union(ids), running.get()
         lends = around is not None and around.loan(self._session, wanted, ends) is not None
         self._ids = wanted if lends else frozenset()
@@ -134,7 +134,8 @@ class Watch:
         longest = _NEXT_WAIT if line.ahead <= 1 else _LONGEST_WAIT
         wait = min(max(_SHORTEST_WAIT, turns, line.gap), longest, ends - now)
         wait *= clock.uniform(0.75, 1.25)
-        _rest(self._session, name, wait, wait if line.gap > 0 else min(longest, ends - now))  # no notice ends a gap
+        # no notice tells when a gap (the others' turn) ends, so wait for one only until the next look
+        _rest(self._session, name, wait, wait if line.gap > 0 else min(longest, ends - now))
 
 
 def _rest(session: Session, name: int | UUID, seconds: float, longest: float) -> None:
@@ -275,7 +276,7 @@ def carrying(session: Session, commit: Commit, seen: Seen | None = None) -> Comm
 def _carried(backend: Intents, seen: Pending, commit: Commit, last: Update, moved: AbstractSet[int]) -> Help | None:
     first = next(w for w in commit.writes if isinstance(w, Update) and w.id == last.id)
     if seen.known is None or seen.known.record.version != first.version:
-        return None  # the compare-and-swap fails
+        return None  # carry nothing, because the commit's compare-and-swap will fail
     record, scopes = seen.known.record, scopes_of(backend, seen)
     if not seen.intents or not moved.isdisjoint((*[node.id for node in record.chain], *scopes)):
         return _nothing(last)

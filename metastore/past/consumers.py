@@ -46,7 +46,7 @@ class Consumers:
 
         ``start`` is "now", "beginning" (the oldest position after which gc has kept all changes) or a position. Raises
         InvalidArgument for anything else, HistoryGone for a position that is too old: take "beginning". After
-        BackendUnavailable or DeadlineExceeded it may exist: call again.
+        BackendUnavailable or DeadlineExceeded the consumer may exist: call again.
         """
         check_whole(self._session)
         name, backend = clean_name(name), self._session.backend
@@ -88,7 +88,7 @@ class Consumer:
 
     @property
     def position(self) -> str:
-        """The position up to which this instance knows that the consumer has read; it sends no query."""
+        """The position up to which this instance knows that the consumer has read. This sends no query."""
         return self._at.position
 
     def lag(self) -> Lag:
@@ -104,7 +104,7 @@ class Consumer:
 
         A damaged row raises UnreadableRow; with ``unreadable`` it is left out, and ``unreadable`` gets the error.
         Raises HistoryGone if gc has deleted unread changes: read the tables again, and ``reset`` the consumer. Raises
-        VersionConflict or EntityNotFound, as ``commit`` does, if another server has taken over that lost its position.
+        VersionConflict or EntityNotFound, as ``commit`` does, if a server has taken over that lost the position.
         """
         return self._after(self._at, limit, unreadable)
 
@@ -124,7 +124,7 @@ class Consumer:
     def _on_this_server(self, at: _Place) -> _Place:
         """Return the same place as a position on the present server.
 
-        Raises VersionConflict or EntityNotFound if another server has taken over, where the consumer is elsewhere.
+        Raises VersionConflict if the consumer is elsewhere on that server, EntityNotFound if it does not exist there.
         """
         backend = self._session.backend
         run = backend.origin.run
@@ -138,7 +138,7 @@ class Consumer:
         return here
 
     def commit(self, position: str) -> None:
-        """Move to a position: the next ``read`` returns changes after it. An earlier position reads changes again.
+        """Move to a position: the next ``read`` returns the changes after it. An earlier position returns some again.
 
         Raises VersionConflict if another instance has moved the consumer, or if another server has taken over that may
         lack changes that were read: discard what this instance has read. It can then read on from the consumer's
@@ -166,7 +166,7 @@ class Consumer:
         self._advance(self._at.seq, lambda _: to, Call())
 
     def _advance(self, seq: int, fn: Callable[[Transaction], _Place], call: Call) -> None:
-        """Move from ``seq`` to the place that ``fn`` returns, in one commit with its writes.
+        """Move from ``seq`` to the place that ``fn`` returns, in one commit with the writes of ``fn``.
 
         The commit has an operation, so a move without an answer can be settled.
         """
@@ -212,7 +212,7 @@ class Consumer:
         return len(batch)
 
     def _end_of(self, batch: list[Change]) -> _Place:
-        """Return the place of a batch's last change. Raises VersionConflict if a server without it has taken over."""
+        """Return the place of a batch's last change. Raises VersionConflict if the present server may lack it."""
         position = batch[-1].position
         try:
             return self._at.moved(number_in(self._session.backend, position), position)
@@ -247,7 +247,7 @@ class _Place(NamedTuple):
     seq: int
     position: str
     run: str | None
-    """The server's run in which the position was made; "": unknown. Another run has another text for the place."""
+    """The server's run in which the position was made; "": unknown. In another run, the text may differ."""
 
     def moved(self, seq: int, position: str) -> _Place:
         """Return another place. If its position begins like this one's, it has the same run."""

@@ -1,8 +1,8 @@
 """Find the differences between two positions: the feed's changes between them, combined into one for each entity.
 
-It reads all changes between the two, and looks up the place of each changed entity at both, without documents. So its
-cost grows with the number of changes, not with the size of the tree. For changes outside of ``under``, it keeps only
-ids. An entity whose path changed only because an ancestor was renamed has no difference. A relation belongs to its
+A diff reads all changes between the two, and looks up the place of each changed entity at both, without documents. So
+its cost grows with the number of changes, not with the size of the tree. For changes outside of ``under``, it keeps
+only ids. An entity whose path changed only because an ancestor was renamed has no difference. A relation belongs to its
 object, and exists while both of its ends are live.
 """
 
@@ -111,7 +111,7 @@ class _Folded:
 def differences(before: PastReads, after: PastReads, under: int | None) -> Iterator[Difference]:
     """Yield the differences between two positions, in path order; with ``under``, at and below an entity.
 
-    If ``a`` is later than ``b``, yield the changes that a revert would make. Raises HistoryGone.
+    If ``before`` is the later position, yield the changes that a revert would make. Raises HistoryGone.
     """
     return (one.difference for one in differing(before, after, under))
 
@@ -119,8 +119,8 @@ def differences(before: PastReads, after: PastReads, under: int | None) -> Itera
 def differing(before: PastReads, after: PastReads, under: int | None, *, hidden: bool = False) -> Iterator[Differing]:
     """Yield the differences, each with the entity, row or relation that differs.
 
-    ``hidden``: also yield as dropped two sorts of entities that going back must undo: an entity below one that is
-    dropped ``before``, if it did not exist ``after``; and an entity that is, ``before``, below one that comes back.
+    ``hidden``: also yield as dropped two sorts of entities that a revert must drop: those below an entity that is
+    dropped at ``before``, if they do not exist at ``after``; and those below an entity that comes back.
     """
     session, a, b = before.session, before.at, after.at
     low, high = sorted((a, b))
@@ -170,7 +170,7 @@ class _Below:
         return {i for i, then in self.after.ways(above).items() if self._leads(None, then)}
 
     def wants(self, steps: Sequence[Step]) -> list[bool]:
-        """Return whether each step may concern an entity there. An exclusive relation may: its object may change."""
+        """Return whether each step may concern an entity there. An exclusive relation always may: objects change."""
         of = [None if step.other_id is None else relation_named(step.kind or "") for step in steps]
         subjects = [
             (step.other_id if kind is not None and kind.to_the_object else step.owner_id or step.entity_id) or 0
@@ -321,7 +321,7 @@ def _row(one: _Folded) -> tuple[int, str]:
 
 
 def _dropping(some: Sequence[_Folded], reads: PastReads) -> set[tuple[int, str]]:
-    """Return owner and name of the partitions that are being dropped in steps, which hides them and their rows."""
+    """Return owner and name of the partitions that are being dropped in steps: they and their rows are hidden."""
     rows = sorted({_row(one) for one in some if one.first.kind in (PARTITION.name, PARTITION_STATISTIC.name)})
     if not rows:
         return set()

@@ -1,7 +1,7 @@
 """Plan a revert to a position: which entities move, which are dropped, and which get back their old content.
 
-A plan is made from the differences between now and then. It is a list of steps, each about one entity. A step checks
-the present state when it runs, so a step that runs again changes nothing. The order of the steps:
+A plan comes from the differences between now and the position. It is a list of steps, each about one entity. A step
+checks the present state when it runs, so a step that runs again changes nothing. The order of the steps:
 
 1. entities get back their places, parents first;
 2. new entities are dropped, the topmost first;
@@ -77,7 +77,7 @@ class Plan:
     at: int
     """The position at which the plan was made."""
     run: str | None
-    """The server's run that gave it. In another run, changes to undo may be lost, and their ids given again."""
+    """The server's run in which it was made. In another run, changes to undo may be lost, and their ids used again."""
     tried: bool = False
     goals: dict[int, Goal] = field(default_factory=dict)
     """The entities that exist after the revert, by id."""
@@ -131,7 +131,7 @@ def _planned(session: Session, target: Target, kind: str | None, to: int, until:
 def _stays(one: Differing) -> bool:
     """Whether a revert leaves a difference alone: it records an event, or is a metalake's note of an import."""
     kind, path = one.difference.kind, one.difference.path_after or one.difference.path_before or ""
-    # keep a metalake's note of an import: without it, the next import would create the entity again
+    # keep a metalake's note of an import: without the note, the next import would create the entity again
     return kind in _STAYS or (kind == "origin" and len(parse_path(path)) == 2)
 
 
@@ -216,7 +216,7 @@ def _stays_gone(session: Session, plan: Plan) -> Callable[[Differing], bool]:
 
 
 def _stay_apart(plan: Plan, ends: Sequence[list[int]]) -> bool:
-    """Whether the ends of a relation are in two metalakes, where it does not exist, and the plan moves neither."""
+    """Return whether a relation does not exist, because its ends are in two metalakes, and the plan moves neither."""
     apart = len({chain[0] for chain in ends}) > 1
     return apart and all(plan.goals.keys().isdisjoint(chain) for chain in ends)
 
@@ -243,7 +243,7 @@ def _check_known(session: Session, plan: Plan) -> None:
     if unknown:
         words = ", ".join(sorted({kind for kind, _ in unknown}))
         raise InvalidArgument(
-            f"this program does not know the kind {words}, so that it cannot put back "
+            f"this program does not know the kind {words}, so it cannot put back "
             f"{_listed([path for _, path in unknown])}; revert with a program that declares it"
         )
 
@@ -347,7 +347,7 @@ def _numberless(record: Record) -> dict[str, Any]:
 
 
 def _is_reached_row(session: Session, to: int) -> Callable[[Differing], bool]:
-    """Return a function that says whether an owned row has its old content: by its name, even if its id changed."""
+    """Return a function that says whether the row of a name has its old content, even if its id has changed."""
     then = reads_at(session, to)
 
     @cache

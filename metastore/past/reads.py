@@ -54,7 +54,7 @@ class PastReads:
     at: int
     origin: Origin
     position: str
-    """The position of the newest change up to ``at``. If another server answers, it must have this change."""
+    """The position of the newest change up to ``at``. Each server that answers must have this change."""
     _runs: set[str | None]
     """The runs of servers that are known to have this change."""
     _parents: _Parents = field(default_factory=dict, compare=False, repr=False)
@@ -154,7 +154,7 @@ class PastReads:
         if known is None:
             return None
         if (to_id, kind, False) not in self._led:
-            self._led.clear()  # remember one listing at a time
+            self._led.clear()  # keep only one listing, to save memory
             rows = [_relation(row) for row in self._ask(lambda past: past.led(self.at, to_id, kind))]
             self._led[to_id, kind, False] = sorted(rows, key=incoming_order)
         led = self._led[to_id, kind, False]
@@ -212,9 +212,9 @@ class PastReads:
             # read again, because the previous server may have answered
 
     def check(self) -> bool:
-        """Check that the answering server has all changes up to the position; return whether another one answers now.
+        """Check that the answering server has all changes up to the position. Raises HistoryGone.
 
-        Raises HistoryGone.
+        Return whether this run of a server answers for the first time.
         """
         run = self.session.backend.origin.run
         if run in self._runs:

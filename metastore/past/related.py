@@ -1,7 +1,7 @@
 """Find the relations that differ between two positions, after a detach, an attach or a change of owner.
 
-A relation is identified by its ends, not by its row: one that was removed and created again counts as unchanged. It
-exists while both of its ends are live in one metalake, and while its column exists.
+A relation is identified by its ends, not by its row: one that was removed and created again counts as unchanged. A
+relation exists while both of its ends are live in one metalake, and while its column exists.
 """
 
 from __future__ import annotations

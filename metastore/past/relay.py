@@ -1,7 +1,7 @@
 """Relay the feed to other systems as CloudEvents 1.0, at least once and in order: to a stream, a file, or a webhook.
 
-A consumer keeps the position, which moves only after the events were delivered. If the process dies in between, it
-delivers the events again, and a receiver recognizes a repeat by the event's id. The id is the position without the
+A consumer keeps the position, which moves only after the events were delivered. If the process dies in between, its
+successor delivers the events again, and a receiver recognizes a repeat by the event's id, the position without the
 server's timeline, because another server may have taken over before the repeat. If a webhook does not answer with 2xx,
 it gets the same event again, after longer and longer pauses; no event is skipped (``webhook.py``).
 """

@@ -41,7 +41,7 @@ class Undoing:
 
     def __init__(self, session: Session, tx: Transaction, to: int, plan: Plan) -> None:
         self._tx, self._plan = tx, plan
-        self._session = tx._session  # noqa: SLF001  (the managers work on it, and so does this)
+        self._session = tx._session  # noqa: SLF001  (the session of the transaction's managers)
         self._read = self._session.backend
         self._then = reads_at(session, to)
         self._docs: dict[int, Known] = {}
@@ -68,7 +68,7 @@ class Undoing:
     # --- places
 
     def _put(self, goal: Goal, via: tuple[int, ...] = ()) -> None:
-        """Give an entity its old name and place, after its old parent.
+        """Give an entity its old name and place; its old parent goes back first.
 
         If the entity itself is live, but below a dropped one, its present ancestors also go back first.
         """
@@ -115,7 +115,7 @@ class Undoing:
         return parent is not None and parent.live and any(node.id == goal.id for node in parent.record.chain)
 
     def _free(self, goal: Goal) -> None:
-        """Move another entity of the plan out of the place, until its own step runs; or drop it, if it is new."""
+        """Give the plan's entity in the place a temporary name; if it is new and holds nothing of the plan, drop it."""
         other = self._plan.places.get(goal.place)
         known = None if other is None or other == goal.id else self._known(other)
         if known is None or not known.live or place_of(known.record) != goal.place:
@@ -218,7 +218,7 @@ def _as_it_goes_back(old: str, entity: Entity) -> str:
 
 
 def without_dropping(old: str, entity: Entity) -> str:
-    """Return an old document without the columns that were being dropped then. Raises DropPending if one is now."""
+    """Return an old document without columns that were being dropped then. Raises DropPending if one is dropped now."""
     for one in entity.doc.get(MARKER, ()):
         raise DropPending(UUID(one["operation"]), path=format_path((*entity.names, one["node"]["name"])))
     if f'"{MARKER}"' not in old:

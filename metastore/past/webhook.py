@@ -1,8 +1,8 @@
-"""Post to a webhook: one request with one deadline for all of it, and the reason if it fails.
+"""Post events to a webhook. Each post has one deadline for the whole request, and returns the reason if it fails.
 
 A redirect is a failure: a client that follows it turns the POST into a GET, whose answer says nothing about the event.
 If a receiver sends its answer byte by byte, or `100 Continue` for ever, the connection is cut off at the deadline.
-Proxies of the environment are used only if the caller asks for it.
+Proxies of the environment are used only if the caller asks for them.
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ def _cut_off(connection: HTTPConnection, seconds: float) -> Iterator[list[bool]]
 
     def cut() -> None:
         over.append(True)
-        sock = connection.sock  # None: the answer has arrived, which closed the connection
+        sock = connection.sock  # None: there is no connection yet, or the answer has closed it
         if sock is not None:
-            with suppress(OSError):  # closed meanwhile
+            with suppress(OSError):  # the connection was closed meanwhile
                 sock.shutdown(socket.SHUT_RDWR)
 
     timer = Timer(seconds, cut)
@@ -153,7 +153,7 @@ def _cut_off(connection: HTTPConnection, seconds: float) -> Iterator[list[bool]]
             raise
     finally:
         timer.cancel()
-    if over:  # http.client takes a head that was cut off for complete
+    if over:  # http.client accepts a head that was cut off
         raise TimeoutError
 
 

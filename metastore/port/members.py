@@ -113,7 +113,7 @@ class Wake(Protocol):
 
     @property
     def listens(self) -> bool:
-        """Whether announcements end the wait; if not, it always lasts its full time."""
+        """Whether announcements end a wait. Otherwise each wait lasts its full time."""
 
 
 class MemberRows(Protocol):

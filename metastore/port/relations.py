@@ -82,7 +82,7 @@ GONE = End((), live=False)
 
 
 def in_one_metalake(one: End, other: End) -> bool:
-    """Whether two ends are live and in one metalake; if so, their relation is live, if its column exists."""
+    """Return whether two ends are live and in one metalake. A relation is live only then, and if its column exists."""
     return one.live and other.live and one.chain[0].id == other.chain[0].id
 
 

@@ -371,7 +371,7 @@ class Commits:
 
 
 def _is_there(updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> bool:
-    """Whether the table has the snapshots of these updates already: then the client repeats a lost commit.
+    """Return whether the table already has the snapshots of these updates, because the client repeats a lost commit.
 
     A client draws the ids of its snapshots at random, and one commit adds all of them.
     """

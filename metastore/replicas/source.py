@@ -121,7 +121,7 @@ class Source:
         if isinstance(error, PoolExhausted) or (isinstance(error, DeadlineExceeded) and remaining(self._clock, 1) <= 0):
             raise error
         if not self.rests:
-            _log.warning("the replica %s is not read for %.0f s: %s", self.name, _RESTS, error)
+            _log.warning("the replica %s failed: %s; it is not read for the next %.0f s", self.name, error, _RESTS)
         self._rests_until = self._clock.monotonic() + _RESTS
 
     def asked(self, at_least: str | None, check: Callable[[str], None], ends: float) -> Reached | None:

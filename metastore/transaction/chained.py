@@ -54,7 +54,7 @@ class InChain:
         return self._seat is not None and self._seat.term is not None
 
     def enter(self, ids: tuple[int, ...], ends: float) -> bool:
-        """Wait for the run's part in the chain. Return False if it needs a ticket, and its turn among the processes."""
+        """Wait for the run's part in the chain. Return False if the run must take a ticket, and wait for its turn."""
         self._seen = None
         if self._seat is not None and self._chain is not None:
             self._seat.base = None  # the run lost on this state; the function still leads
@@ -133,7 +133,7 @@ class InChain:
         """End the turn of a run that follows, and wait for its answer."""
         in_time = seat.link.end("cut" if looked_back else end)
         if seat.link.cuts:
-            self._lost += 1  # alters may be committed after it, so that its own commit is lost
+            self._lost += 1  # the chain's alters may be committed first, and then the run's own commit is lost
             self._keep_out(chain, late=not in_time)
         try:
             answer = chain.answer(seat)

@@ -116,7 +116,7 @@ class Freeze(Transaction):
         if self._outer.access is not None:
             self._outer.access.require(record.chain, Want(own.id, "own"))
         if self._mark.held not in (None, own.id):
-            self._release(GRACE)  # the path had led to another entity
+            self._release(GRACE)  # the mark is on the entity to which the path led before
         self._scope = record.path
         try:
             outcome = self._take(parents, own)
@@ -133,7 +133,7 @@ class Freeze(Transaction):
     def _take(self, parents: tuple[Node, ...], own: Node) -> CommitOutcome:
         backend = self._outer.backend
         # the first mark does not wait for writers in flight; after it, new writers cannot keep the second mark waiting
-        lost, self._mark.held = self._mark.held, own.id  # from now on a mark may exist
+        lost, self._mark.held = self._mark.held, own.id  # set first: the request may make a mark
         outcome = backend.mark(Mark(self._id, own.id, min(self._ttl, MARK_TTL)))
         if not isinstance(outcome, Committed):
             if isinstance(outcome, Conflicted):
@@ -157,5 +157,5 @@ class Freeze(Transaction):
         """Remove the mark within this many seconds, if no commit removed it."""
         if self._is_inherited:
             return
-        with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # else its ttl ends the mark
+        with cleaning(self._outer.clock.monotonic() + seconds), suppress(MetastoreError):  # the ttl ends it
             self._mark.remove()

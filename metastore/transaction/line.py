@@ -36,9 +36,9 @@ _MOST = 256
 Tickets for all would block the others too long.
 """
 _BARRED = 1.0
-"""How long a scope at least stays marked if the mark's owner dies (seconds)."""
+"""The shortest ttl of a scope's mark (seconds): if the mark's owner dies, the scope stays marked for the ttl."""
 _LONGEST_BAR = 5.0
-"""How long a scope stays marked at most (seconds)."""
+"""The longest ttl of a scope's mark (seconds)."""
 _FRESH = 0.005
 """After a longer run, the transaction looks for newly announced changes again (seconds)."""
 
@@ -49,7 +49,7 @@ class InLine:
     def __init__(self, session: Session, ends: float, chained: InChain | None = None) -> None:
         self._session = session
         self.chained = InChain(session, None) if chained is None else chained
-        """The function's part in a chain; None: it takes part in none."""
+        """The function's part in the chain of an entity, if it takes part in one."""
         self._around = cast("InLine | None", running.get())
         """The place of the function that has called this one, or that has begun this task."""
         self._has_ended = False
@@ -65,13 +65,13 @@ class InLine:
         """The entities as read when this operation's turn began. Each is used once, for its first read."""
         self._door: Door | None = None
         self._inside: Door | None = None
-        """The door at which the runs inside of the function, which use its ticket, wait for each other."""
+        """The door at which runs inside of the function wait for each other. They use the function's ticket."""
         self._ticket: OwnTicket | None = None
         self._at: tuple[int, ...] = ()
         self._term = Term()
 
     def enter(self, mark: OwnMark) -> None:
-        """Wait for the turn of the next run. ``mark``: for the scope that the run bars at its first read."""
+        """Wait for the turn of the next run. ``mark``: the mark for the scope that the run bars at its first read."""
         self._seen, self._began_with, self._mark = {}, {}, mark
         if self._ids:
             self._take()
@@ -85,7 +85,7 @@ class InLine:
         """Wait for the turn on all known entities: first inside the process, then among the processes."""
         ids = tuple(sorted(self._ids))
         if self._lent is not None:
-            self._join()  # in line it would wait for a function around it, which waits for it
+            self._join()  # in line, this run would wait for a function around it, which waits for this run
             return
         if self._outer is not None:
             self._outer.give_way(self._session.backend, ids)
@@ -105,7 +105,7 @@ class InLine:
             self._door.begin()
 
     def _enter(self, door: Door) -> bool:
-        """Wait for other threads, unless this run is inside of one. Return whether it continues the last one's turn."""
+        """Wait at a door, unless a run around this one is inside. Return whether this run continues the last turn."""
         term = door.enter(self._ends, self.chained.runner)
         if term is None:
             return False
@@ -299,7 +299,7 @@ class InLine:
         if len(ids | self._ids) <= _MOST:
             self._ids |= ids
         if cause == "ticket" and lent is not None and lent is self._lent:
-            lent.number = None  # the oldest, but refused: others removed it, because it did not move for long
+            lent.number = None  # the oldest ticket was refused: others removed it, because it did not move for long
         self.note(self._ids, addresses)
         return bool(self._ids) or self._barred is not None
 

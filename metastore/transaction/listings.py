@@ -1,4 +1,4 @@
-"""The listings that a transaction sees: its drafts, and the database's listings without the entities in them."""
+"""The listings that a transaction sees: its drafts, and the database's listings without the entities of drafts."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Overlay(Reads):
         self._base = base
         self._clock = clock
         self._principal = principal
-        here = base.origin  # read before everything else
+        here = base.origin  # read first: if the server restarts during the attempt, its later run differs
         self._origin = Origin(here.database, committed=False, run=here.run, drafted=True)
         self._reads = ReadSet()
         self._drafts = Drafts()
@@ -74,11 +74,11 @@ class Overlay(Reads):
             self.origin.written_at = max([one.time for one in results if one is not None], default=0)
             return
         with cleaning(self._clock.monotonic() + GRACE), suppress(MetastoreError):
-            self.origin.written_at = self._base.now()  # the answer was lost: if the commit wrote, then before now
+            self.origin.written_at = self._base.now()  # the answer was lost; the commit was applied before now
 
     @property
     def is_old(self) -> bool:
-        """Whether the server was restarted since the block read from it; it may have lost the rows that were read."""
+        """Whether the server was restarted since the block's reads. It may have lost the rows that were read."""
         return self._origin.run != self._base.origin.run
 
     def commit_value(self, operation_id: UUID, *, writes: bool) -> Commit:

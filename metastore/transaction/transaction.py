@@ -100,9 +100,9 @@ class Transaction(Managers):
         self._attempts = 0
         self._mark = OwnMark(session.backend, self._id)
         self._scope = ""
-        self._overlook = False  # whether it is a freeze
-        self._failed = False  # the block raised an error: only validate its reads
-        self._carry = False  # others have announced changes to entities that this block writes
+        self._overlook = False  # True for a freeze: pending intents do not block its commit
+        self._failed = False  # True after an error of the block: then only validate its reads
+        self._carry = False  # True once others have announced changes to the written entities: the commit applies them
         self._loan = Loan(session)
         self._lent: int | None = None  # during an attempt: the ticket that a function around this block lends
         self.refused = self.is_in_line = False
@@ -136,7 +136,7 @@ class Transaction(Managers):
 
     @property
     def _is_inherited(self) -> bool:
-        """Whether this process was forked from the one that began it: then all its resources belong to the parent."""
+        """Whether this process was forked after the transaction began. Then all its resources belong to the parent."""
         return self._process != process_id()
 
     def __exit__(
@@ -144,7 +144,7 @@ class Transaction(Managers):
     ) -> None:
         self._inner.backend = _NOT_OPEN
         if self._line is not None:
-            # before the commit: a run that loses there took this time too, and the next turn must be long enough
+            # noted before the commit: if the commit is lost, the next turn must be long enough for such a run
             self._line.took(self._outer.clock.monotonic() - self.began)
         # a run's error counts only if its reads were true at one instant; otherwise the run is repeated
         self._failed = self._line is not None and isinstance(error, Exception) and not self._is_inherited
@@ -186,7 +186,7 @@ class Transaction(Managers):
             raise
 
     def _keep(self) -> None:
-        """Leave a row for the caller's id under which nothing was written: a repeat would not be one later."""
+        """Write a row for the caller's id, although nothing was written, so that a repetition is recognised later."""
         once(self._outer, _NOTHING, self._call)
 
     def _remember(self) -> None:
@@ -211,7 +211,7 @@ class Transaction(Managers):
         """Send the commit, if one is needed. Return None if it was applied, but its answer was lost."""
         self._attempts = number
         if self._overlay.is_old:
-            self.refused = True  # this makes a run begin again
+            self.refused = True  # store.run then calls the function again
             message = "the server was started again since the block has read; begin another transaction"
             raise VersionConflict("", None, None, message)
         commit = self._to_send()
@@ -242,7 +242,7 @@ class Transaction(Managers):
         return outcome.results if isinstance(outcome, Committed) else None
 
     def _may_borrow(self, commit: Commit, ends: float) -> bool:
-        """Whether the commit can use the ticket of a function around the block, which would otherwise wait for it."""
+        """Whether the commit can use the ticket of a function around the block; that function waits for the commit."""
         if self._line is not None or self._lent is not None:
             return False
         ids = [w.id for w in commit.writes if isinstance(w, Update) and w.scope_version is None]
@@ -299,7 +299,7 @@ class Transaction(Managers):
         self._outer.metrics.conflict("transaction", cause, refusal.id, expected, commit.principal)
         reactions = REACTIONS[cause]
         if reactions.transaction is Reaction.AT_ONCE:  # others have announced changes of the same entities
-            self._carry = True  # the same commit applies them too
+            self._carry = True  # the next attempt's commit applies these changes, too
             raise Conflict(cause, "others have announced changes", 0.0)
         if reactions.transaction is Reaction.STEP_ASIDE:
             if self._line is not None:
@@ -348,7 +348,7 @@ class Transaction(Managers):
             return True
         try:
             steps = self._outer.backend.steps(self._id)
-        except (InvalidArgument, BackendUnavailable, DeadlineExceeded):  # the store may be closed by now
+        except (InvalidArgument, BackendUnavailable, DeadlineExceeded):  # the store is closed, or the database is away
             raise OutcomeUnknown(self._id) from None
         if not steps or steps[0].ordinal != 0:
             raise outcome_forgotten(self._id)
@@ -416,7 +416,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
 
     policy = session.policy_of(call)
     ends = session.ends_of(call)
-    # these calls need statements of their own: a user's rights, a lease, a reason
+    # these calls cannot join a chain: of a user, without lanes, under a lease, with an operation id or a reason
     rare = (
         session.access or session.combiner is None or call.lease or call.operation_id or call.reason or session.reason
     )

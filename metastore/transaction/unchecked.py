@@ -1,4 +1,4 @@
-"""Give the library itself reads in a transaction that include entities hidden from its user."""
+"""Give the library reads in a transaction that also show the entities that are hidden from the transaction's user."""
 
 from __future__ import annotations
 

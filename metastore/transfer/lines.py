@@ -69,7 +69,7 @@ class Header:
 
 
 class EntityLine(NamedTuple):
-    """An entity. ``row``: in an export with ids, the other columns of its rows."""
+    """An entity. ``row``: the columns in ``ROW`` and ``MARKS``, such as its id; empty in an export without ids."""
 
     names: tuple[str, ...]
     under: tuple[str, ...]

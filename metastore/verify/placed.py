@@ -65,7 +65,7 @@ class Placed:
         if step.parent_id is None or step.name is None or step.state is None:
             yield f"version {step.version} does not have its place: reads of the past leave it out"
         elif step.state == LIVE and not self._named:
-            self._taken = step.parent_id, step.name  # reported once
+            self._taken = step.parent_id, step.name  # noted, so that this is reported only once
             yield f"no step that is kept took the name of version {step.version}: reads of the past leave it out"
 
 

@@ -10,8 +10,8 @@ IN_CACHES: tuple[Fault, ...] = (
     Fault(
         "Cache: after a fail-over reads go on at the old leader",
         "metastore/backends/postgres/connect.py",
-        "                self._pool.forget()  # they are dead",
-        "                # they are dead",
+        "                self._pool.forget()  # the connections are dead",
+        "                # the connections are dead",
         "tests/cache/test_two_leaders.py -m long",
     ),
     Fault(

@@ -121,8 +121,8 @@ _MESSAGES = (
     Fault(
         "PostgreSQL: a kept session that is dead holds its next user up for ever",
         f"{_PG}/connect.py",
-        "                with self.in_time():  # a kept",
-        "                if True:  # a kept",
+        "                with self.in_time():  # limited, because a kept",
+        "                if True:  # limited, because a kept",
         f"{_SILENCE} -k kept",
     ),
     Fault(

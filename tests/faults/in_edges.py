@@ -20,7 +20,7 @@ IN_EDGES: tuple[Fault, ...] = (
     Fault(
         "a change that gc removed while hidden ones were read is passed over",
         "metastore/feed/feed.py",
-        "if len(whole) < len(some):  # a purge removes steps too\n",
+        "if len(whole) < len(some):  # a purge, unlike gc, may remove steps without HistoryGone\n",
         "if False:\n",
         "tests/grow/test_costs.py",
     ),
@@ -62,7 +62,7 @@ IN_EDGES: tuple[Fault, ...] = (
     Fault(
         "the documents of a long page of the feed are read at once",
         "metastore/feed/feed.py",
-        "_PAGE):  # a user may see all changes of a long page\n        some = rows[start : start + _PAGE]",
+        "_PAGE):  # in pieces, because a user may see all of a long page\n        some = rows[start : start + _PAGE]",
         "_LONGEST):\n        some = rows[start : start + _LONGEST]",
         "tests/grow/test_feed_texts.py",
     ),

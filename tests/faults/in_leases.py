@@ -77,7 +77,7 @@ IN_LEASES = (
     Fault(
         "Fail-over: a run that has read on the server before does not begin again",
         "metastore/transaction/transaction.py",
-        "            self.refused = True  # this makes a run begin again\n",
+        "            self.refused = True  # store.run then calls the function again\n",
         "",
         _LOST,
     ),
@@ -112,7 +112,7 @@ IN_LEASES = (
     Fault(
         "a lease that comes when its store was closed meanwhile is kept for its ttl",
         "metastore/leases/leases.py",
-        "            if ours.closed:  # closed while the request was under way\n",
+        "            if ours.closed:  # the store was closed while the request was under way\n",
         "            if False:\n",
         "tests/concurrency/test_closing.py -k acquiring",
     ),

@@ -471,7 +471,7 @@ IN_SERVERS: tuple[Fault, ...] = (
     Fault(
         "Secrets: a repeat counts as another call after a rotation",
         "metastore/operation/record.py",
-        "return is_digest_of(first.digest, self._request, caller.digest)",
+        "return is_digest_of(first.digest, self._request, caller.digest, None if seals is None else seals.sealer)",
         "return caller.digest == first.digest",
         "tests/contract/test_sealed_contract.py",
     ),

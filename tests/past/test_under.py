@@ -276,3 +276,16 @@ def test_a_path_that_two_families_share(store: Store) -> None:
             wrong()
     with pytest.raises(ms.EntityNotFound):
         store.changes(under="m.c.a.x", kind="view")
+
+
+def test_a_path_below_an_entity_that_holds_no_entities(store: Store) -> None:
+    started(store)
+    store.schemas.create("m.c.s")
+    store.tables.create("m.c.s.t")
+    for below, message in (
+        ("m.c.s.t.x", "m.c.s.t.x is not the path of an entity: m.c.s.t is a table; "),
+        ("m.c.s.u.x", "m.c.s.u.x does not exist: there is no m.c.s.u; "),
+    ):
+        with pytest.raises(ms.EntityNotFound) as error:
+            list(store.changes(under=below))
+        assert str(error.value).startswith(message)

@@ -35,7 +35,7 @@ OTHERS = (
 REASONS = {
     "cache_announcement.*": "the process that announced it takes it away; a cache on PostgreSQL",
     "cache_member.*": "a member renews it, or is evicted; a cache on PostgreSQL",
-    "lease_waiter.*": "the waiter renews it, or others go on without it",
+    "lease_waiter.*": "the waiter renews it, or others go on without the waiter",
     "ticket.*": "the transaction that waits writes it again, or gc deletes it",
     "staged.*": "it is not visible; what is published is in the document of its entity",
     "secret_key.*": "keys are not at hand: revealing the value raises SecretDamaged",

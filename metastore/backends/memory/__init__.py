@@ -1,1 +1,1 @@
-"""The reference model: it gives the same answers from dictionaries. Property tests compare the databases with it."""
+"""The reference model, which gives the same answers from dictionaries. Property tests compare the databases with it."""

@@ -29,7 +29,7 @@ def needless(tables: Tables, step: Step, limits: HistoryLimits) -> bool:
 
 
 def next_seen(tables: Tables, step: Step) -> int:
-    """Return the position from which the past does not show a step; 0 if its row, or the one above, is long gone."""
+    """Return the position from which the past does not show a step; 0 if its row, or the parent, is long gone."""
     if step.state is None:
         return 0
     later = [s for s in tables.steps if s.entity_id == step.entity_id and (s.version or 0) > (step.version or 0)]

@@ -235,7 +235,7 @@ def _sent_before(tables: Tables, operation_id: UUID) -> int:
 
 
 def _gone(tables: Tables, staged: Staged) -> bool:
-    """Whether no lease has the token any more under which a value was staged."""
+    """Return whether the lease no longer has the token under which a value was staged."""
     row = tables.leases.get(staged.lease)
     return row is None or (row.id, row.token) != (staged.lease_id, staged.token)
 

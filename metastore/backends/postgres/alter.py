@@ -35,8 +35,8 @@ own AS MATERIALIZED (SELECT scope_version, in_use, parent_id, name, fold, state 
   AND (mark IS NULL OR mark = %(operation_id)s::uuid)),
 -- The compare-and-swap. The row's lock makes another writer wait; after the wait its WHERE is evaluated again, finds
 -- another version, and so no row: no update is lost. A pending intent must be resolved first, by a commit that helps;
--- what is missed here, because this snapshot is too old, is caught by the version, which helping raises. A ticket says
--- that a transaction is in line: this change has to be announced.
+-- if this snapshot is too old to show the intent, the version differs, because a helper raises it. A ticket says that
+-- a transaction is in line: this change has to be announced.
 altered AS (
   UPDATE entity SET version = version + 1, doc = %(doc)s::text,
     modified_by = %(principal)s::text, modified_at = {NOW}

@@ -259,7 +259,7 @@ class Announcing:
     def _watch(self) -> None:
         """Let a thread look at the members for a while.
 
-        Without it, each write would have to wait itself until it knows who is silent.
+        Without this thread, each write would have to wait until it knows which members are silent.
         """
         self._wrote = self._clock.monotonic()
         with self._lock:

@@ -32,8 +32,8 @@ MOVE_NAMED: Final = without_comments(f"""WITH {GUARDED},
 -- keep.
 there AS MATERIALIZED (SELECT g.id FROM (SELECT 1) AS one CROSS JOIN {each("guard", "g", _NAMED)}),
 -- Its guard, exclusively: waits for the sharers in flight, and makes new ones wait. After a wait the conditions are
--- evaluated again on the newest row: what was renamed, moved or dropped meanwhile does not fit any more, and what has
--- the name instead is not in the snapshot. Its id is larger than those above, as in exclusive.py: no deadlocks.
+-- evaluated again on the newest row: an entity that was renamed, moved or dropped meanwhile no longer fits, and one
+-- that has its name now is not in the snapshot. Its id is larger than those above, as in exclusive.py: no deadlocks.
 own AS MATERIALIZED (
   SELECT g.id, g.kind, g.name, g.scope_version, g.in_use, g.fold FROM guard g
   WHERE {ALL_GUARDED} AND (SELECT {PATIENT}) <> '' AND g.id = (SELECT id FROM there) AND {_NAMED}

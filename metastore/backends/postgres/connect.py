@@ -167,7 +167,7 @@ class Pool:
         """Forget everything that is remembered if the server was restarted, perhaps from a backup."""
         if run != self.run:
             if self.run is not None:
-                self._pool.forget()  # they are dead, or lead to a replaced server
+                self._pool.forget()  # the connections are dead, or lead to a replaced server
                 self.when_started()
                 self.opened = object()
             # set last: a thread that sees the new run must not find answers of the earlier run in memory
@@ -210,7 +210,7 @@ class Pool:
                 connection.close()
                 return None
             try:
-                with self.in_time():  # a kept connection may be dead
+                with self.in_time():  # limited, because a kept connection may be dead
                     connection.execute(first.encode())
                 connection.timeout = math.inf
                 return connection
@@ -259,7 +259,7 @@ class Pool:
     ) -> Rows:
         """Run one statement in its own transaction, and return its rows: the hot path.
 
-        ``pooled``: how to run it behind a pooler, if settings of the session matter that may differ there. ``run``: see
+        ``pooled``: how to run it behind a pooler, if it needs settings that the session there may lack. ``run``: see
         :meth:`check_run`.
         """
         with (loan := self.connection()) as connection:

@@ -59,7 +59,7 @@ class Connection(psycopg.Connection[Any]):
     told: Callable[[str], None] | None = None
     """Behind a pooler, called with the run in each answer, because the pooler hides a restart of the server."""
     asks = False
-    """Whether to ask the server after each answer: it is a replica, and a pooler may hide its promotion."""
+    """Whether to ask the server after each answer: the server is a replica, and a pooler may hide its promotion."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -33,7 +33,7 @@ placed AS (
   INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
   SELECT {entity_id}, %(parent_id)s::bigint, %(kind)s::text, %(family)s::text, %(name)s::text,
     %(key)s::text, %(fold)s::boolean, 0, true, 1
-  -- reading both counts makes the locks above be taken, all of them, before the insert
+  -- both counts are read here, so that all locks above are taken before the insert
   WHERE {ALL_GUARDED}{holds}
   ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING
   RETURNING id),

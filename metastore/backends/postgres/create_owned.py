@@ -33,8 +33,8 @@ first AS MATERIALIZED (
   SELECT from_id AS id, id AS relation_id, modified_at AS time, nextval('change_seq') AS seq FROM owned),
 -- The owner's position comes after it, and is the last of the commit, which both rows note.
 done AS MATERIALIZED (SELECT first.*, nextval('change_seq') AS last FROM first),
--- History, change event and result of both. The operation id is in the key: a repeat fails. The first row notes on what
--- the commit rests. In the past the relation is below the entity, and its id is its name.
+-- History, change event and result of both. The operation id is in the key: a repeat fails. The first row has the
+-- commit's note. In the past the relation is below the entity, and its id is its name.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS}, family, key, through, fences, other_id, other_path)
   SELECT {WRITER}, {GENERATION}, %(operation_id)s::uuid, row.*

@@ -36,7 +36,7 @@ _UNIQUE: dict[str | None, Cause] = {
 
 
 def outcome(error: psycopg.Error) -> Conflicted | Unknown:
-    """Return the outcome that an error means which was raised while a commit was sent.
+    """Return the outcome that an error means, if it was raised while a commit was sent.
 
     Raises the caller's error if the commit was surely not applied and a repeat would not help. Raises Unannounced.
     """

@@ -139,6 +139,6 @@ def outcome(commit: Commit, write: Update, row: Row) -> CommitOutcome:
     moved = Moved(*row)
     if moved.version is not None:
         return Committed((Result(write.id, moved.version, moved.modified_at),))
-    if moved.held <= len(commit.guards):  # the entity's own guard counts too
+    if moved.held <= len(commit.guards):  # ``held`` counts the entity's own guard, too
         return Conflicted("marked" if moved.marked else "ancestor")
     return Conflicted("self")

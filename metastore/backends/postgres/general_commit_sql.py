@@ -79,14 +79,14 @@ _GUARDED = f"""guarded AS MATERIALIZED (
   ORDER BY t.id FOR KEY SHARE OF t)"""
 
 _BARRED = without_comments(f"""
--- Exclusive guards: waits for all sharers in flight and makes new ones wait. It prevents that a child appears
--- below what is dropped or moved, or in what a transaction listed.
+-- Exclusive guards: waits for all sharers in flight and makes new ones wait. So no child appears below an entity that
+-- is dropped or moved, or in a listing that a transaction has read.
 barred AS MATERIALIZED (
   SELECT t.id {_as_seen("guard", "bar_ids", "scope_version", "bar_scopes")}
     -- evaluated before the first lock: the wait for it ends when the call's patience does
     AND (SELECT {PATIENT}) <> ''
-    -- The guard that should carry the operation's own mark must do so. Of the others none may carry a mark, and what
-    -- this commit changes exclusively (turn_ids) must leave the others their turn.
+    -- The guard that should carry the operation's own mark must do so. No other guard may carry a mark. The entities
+    -- that this commit changes exclusively (turn_ids) must not have the others' turn.
     AND CASE WHEN t.id = %(held)s::bigint THEN t.mark = %(operation_id)s::uuid
       ELSE t.mark IS NULL AND ({THEIR_TURN} IS NOT TRUE OR t.id <> ALL(%(turn_ids)s::bigint[])) END
   ORDER BY t.id FOR UPDATE OF t)""")
@@ -119,8 +119,8 @@ locked_owned AS MATERIALIZED (
   WHERE w.version > 0
   ORDER BY o.id FOR UPDATE OF o)""")
 
-# Staged values must still be staged (0). Because of FOR UPDATE, a clean-up that dooms one waits, or this finds one row
-# fewer; so no value becomes visible after it was deleted from its storage.
+# Each value that the commit publishes must still be staged (state 0). Because of FOR UPDATE, a clean-up that dooms a
+# value waits, or this finds one row fewer; so no value becomes visible after it was deleted from its storage.
 _STAGED = """staged_rows AS MATERIALIZED (
   SELECT id FROM staged WHERE id = ANY(%(publishes)s::uuid[]) AND state = 0 ORDER BY id FOR UPDATE)"""
 _ALL_STAGED = "(SELECT count(*) FROM staged_rows) = cardinality(%(publishes)s::uuid[])"

@@ -58,7 +58,7 @@ def hearing(pool: Pool) -> Iterator[Hearing | None]:
 
 
 class _Ear:
-    """The hints of one session. If the session breaks, it only waits for the time to pass."""
+    """The hints of one session. If the session breaks, each wait lasts its full time."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection, self._process = connection, process_id()

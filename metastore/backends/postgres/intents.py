@@ -190,8 +190,8 @@ mine AS MATERIALIZED (
 go AS MATERIALIZED (
   SELECT {NOW} AS at FROM cas
   WHERE (SELECT count(*) FROM mine) = cardinality(%(r_ids)s::uuid[]) AND {DURABLE}),{{first}}
--- What becomes of each intent, in the order in which they apply. The positions are drawn here, after the last lock, and
--- only for those that change something: each is one step of the entity's history.
+-- The outcome of each intent, in the order in which they apply. The positions are drawn here, after the last lock, and
+-- only for intents that change something: each is one step of the entity's history.
 wanted AS MATERIALIZED (
   SELECT w.*, go.at, CASE WHEN w.action = 'alter' THEN nextval('change_seq') END AS seq, {GENERATION} AS generation
   FROM go{{after_first}}, unnest(%(r_ids)s::uuid[], %(r_actions)s::text[], %(r_versions)s::bigint[], %(r_docs)s::text[],
@@ -203,7 +203,7 @@ altered AS (
     modified_by = %(principal)s::text, modified_at = go.at
   FROM go WHERE id = %(id)s::bigint AND %(new_version)s::bigint > %(version)s::bigint),
 -- The intents' rows become history and results. The guard is read for the scope version, which the lock on the entity
--- keeps: an exclusive operation updates the entity too. The attempt counts where the owner will claim the row.
+-- keeps: an exclusive operation updates the entity too. The attempt grows if the owner will claim the row.
 resolved AS (
   UPDATE operation o SET generation = w.generation, action = w.action, seq = w.seq, version = w.version, time = w.at,
     writer = CASE WHEN w.seq IS NOT NULL THEN {WRITER} END,

@@ -167,7 +167,7 @@ taken AS (
     incarnation = excluded.incarnation, owner = NULL, acquired_at = NULL, expires_at = NULL
   WHERE l.token < coalesce(%(token)s::bigint, l.token + 1)
   RETURNING name, id, token),
--- The name that the part which logs reads.
+-- Under this name, the logging part reads the rows.
 done AS MATERIALIZED (SELECT * FROM taken),
 {_LOGGED.format(action="'mirror'", time=NOW, changes="%(changes)s::text")}
 -- A repetition after a lost answer finds its token noted, and confirms that.
@@ -184,7 +184,8 @@ ROWS = {
 }
 """Shows leases; the key says whether names are given."""
 
-# drawn: one ticket for all names, in the order of arrival; entered: a row for each name. New rows need no locks.
+# drawn: one ticket for all names; a later caller gets a higher number. entered: a row for each name, without locks,
+# because the rows are new.
 ENTER = f"""WITH drawn AS MATERIALIZED (SELECT nextval('entity_id_seq') AS ticket),
 entered AS (
   INSERT INTO lease_waiter (name, ticket, owner, alive_until)
@@ -193,7 +194,7 @@ SELECT ticket FROM drawn"""
 
 LEAVE = without_comments(f"""WITH gone AS (
   DELETE FROM lease_waiter WHERE name = ANY(%(names)s::text[]) AND ticket = %(ticket)s::bigint),
--- of the names that are free, the next waiter is told: it may have been behind this one
+-- for each free name, the next waiter gets a notice: it may have waited behind this one
 free AS MATERIALIZED (
   SELECT name FROM unnest(%(names)s::text[]) AS n(name) WHERE NOT EXISTS (
     SELECT FROM lease l WHERE l.name = n.name AND l.owner IS NOT NULL AND l.expires_at > {NOW})),

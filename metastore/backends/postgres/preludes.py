@@ -1,4 +1,4 @@
-"""Statements before a commit's own in its transaction, which check its operation id and its claim."""
+"""Statements that check a commit's operation id and its claim, before the other statements of its transaction."""
 
 from __future__ import annotations
 

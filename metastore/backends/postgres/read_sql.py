@@ -18,7 +18,7 @@ from metastore.port.unreadable import DEEPEST
 
 
 def each(table: str, alias: str, condition: str) -> str:
-    """Look rows up in ``table`` by ``condition``, for each row on the left."""
+    """Return a join item: for each row on its left, the rows of ``table`` that meet ``condition``; see the module."""
     return f"LATERAL (SELECT * FROM {table} {alias} WHERE {condition} OFFSET 0) {alias}"
 
 

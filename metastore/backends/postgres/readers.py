@@ -29,7 +29,7 @@ SELECT EXISTS (SELECT FROM done)"""
 _FREE_NAME = f"""WITH freed AS (DELETE FROM pin WHERE name = %(name)s::text AND expires_at < {NOW} AND {DURABLE})
 SELECT {NOW}"""
 _PIN = without_comments(f"""
--- FOR SHARE: waits for a gc that raises past_from, and makes one wait; so a pin is before it, or is refused.
+-- FOR SHARE: waits for a gc that raises past_from, and makes one wait. So the pin is made before that gc, or refused.
 WITH whole AS MATERIALIZED (SELECT past_from FROM info FOR SHARE),
 -- Another pin at the position keeps its past as well; the lock holds that pin until this one exists.
 held AS MATERIALIZED (SELECT name FROM pin WHERE seq = %(seq)s::bigint FOR SHARE),

@@ -23,8 +23,8 @@ class Sender:
 
     If a connection is found dead, neither it nor the other connections of that time are used again.
 
-    A commit is not sent on a connection to a server that was restarted since: it rests on earlier reads, which that
-    server may have lost. This counts as a conflict, so that the next attempt reads.
+    A commit is not sent to a server that was restarted since its reads: that server may have lost what they returned.
+    This counts as a conflict, so that the next attempt reads.
     """
 
     def __init__(self, pool: Pool) -> None:

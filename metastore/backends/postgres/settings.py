@@ -59,7 +59,7 @@ It fails (invalid_row_count_in_limit_clause) if the server's run is not the one 
 
 LASTING = """SELECT set_config(name, '0', true) FROM pg_settings
   WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"""
-"""Disables the time-outs of a transaction, which may then take, and be idle, as long as it needs.
+"""Disables the time-outs of a transaction, so that the transaction may run and be idle as long as it needs.
 
 (The last of the three is new in PostgreSQL 17.)
 """

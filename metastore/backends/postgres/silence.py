@@ -1,8 +1,8 @@
 """Find which members of the cache are silent, and give up those whose lease is over.
 
-A member is silent while its ``renewals`` stay the same. Its lease ends at most ``ttl`` after its last renewal. So if it
-was silent for its ttl and a margin, by this process's monotonic clock, it no longer answers from memory. The statement
-that removes it changes nothing if it has renewed meanwhile.
+A member is silent while its ``renewals`` stay the same. Its lease ends at most ``ttl`` after its last renewal. So a
+member that was silent for its ttl and a margin, by this process's monotonic clock, no longer answers from memory. The
+statement that removes a member changes nothing if the member has renewed meanwhile.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Silence:
         """Remove a member whose lease is over; return whether it was removed. A member that has renewed since stays."""
         gone = bool(ask(EVICT, member._asdict()))
         if gone:
-            _log.warning("the cache's member %d did not renew for its ttl: it is not waited for any more", member.id)
+            _log.warning("the cache's member %d did not renew for its ttl: writers no longer wait for it", member.id)
         return gone
 
     def give_up_silent(self, ask: Fetch) -> int:

@@ -39,7 +39,7 @@ class Snapshot:
             cursor.execute(text, None if ids is None else {"ids": list(ids)})
             yield from cursor
         finally:
-            if self._process == process_id():  # not in a forked child, which would send it to its parent's session
+            if self._process == process_id():  # a forked child would close it in its parent's session
                 cursor.close()
 
     def numbers(self) -> tuple[int, int]:

@@ -19,8 +19,8 @@ SOON = "set_config('synchronous_commit', 'off', true) <> ''"
 
 QUEUE = without_comments(f"""WITH
 -- The guards, by id, before the number is drawn: two tickets on one entity get their numbers in the order in which they
--- become visible. The lock passes the shared guards of commits in flight. Without it a ticket that is older than one
--- which has its turn could appear later.
+-- become visible. The lock passes the shared guards of commits in flight. Without the lock, a ticket could appear that
+-- is older than the ticket that has its turn.
 locked AS MATERIALIZED (
   SELECT id FROM guard WHERE id = ANY(%(ids)s::bigint[]) AND {SOON} ORDER BY id FOR NO KEY UPDATE),
 drawn AS MATERIALIZED (

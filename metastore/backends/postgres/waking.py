@@ -36,9 +36,9 @@ from metastore.port.intents import PENDING
 _AGAIN: Final = 1.0
 """If a process waits again within this time, it begins to listen (seconds)."""
 _LINGERS: Final = 5.0
-"""It stops when no call has waited for this time (seconds)."""
+"""The process stops listening when no call has waited for this time (seconds)."""
 _RESTS: Final = 10.0
-"""After a failure, it does not try to listen for this time (seconds)."""
+"""After a failure, the process does not try to listen for this time (seconds)."""
 _LOOKS: Final = 1.0
 """How often the listening thread checks whether a call waits (seconds)."""
 _MOST: Final = 1024
@@ -55,15 +55,15 @@ TELL: Final = without_comments(f"""WITH
 lines AS MATERIALIZED (
   SELECT w.id, (SELECT min(t.number) FROM ticket t WHERE t.entity_id = w.id AND t.number > 0) AS head
   FROM unnest(%(ids)s::bigint[]) AS w(id) WHERE {SOON}),
--- the owners of what it carried; a commit that lost has resolved nothing
+-- the owners of the changes that the commit carried; a lost commit has resolved none
 owners AS MATERIALIZED (
   SELECT o.operation_id FROM operation o
   WHERE o.operation_id = ANY(%(owners)s::uuid[]) AND o.ordinal = 0 AND o.action <> '{PENDING}'),
 named AS (
   SELECT operation_id::text AS name FROM owners
-  -- a commit that lost has its ticket still
+  -- a lost commit still has its ticket
   UNION ALL SELECT head::text FROM lines WHERE head <> coalesce(%(ticket)s::bigint, 0)
-  -- where nobody is in line, the owner of the oldest announced change applies them
+  -- if nobody is in line, the owner of the oldest announced change applies them
   UNION ALL SELECT (SELECT o.operation_id::text FROM operation o
       WHERE o.entity_id = lines.id AND o.action = '{PENDING}' ORDER BY o.time, o.operation_id LIMIT 1)
     FROM lines WHERE head IS NULL AND (%(ticket)s::bigint IS NOT NULL OR EXISTS (SELECT FROM owners)))
@@ -111,13 +111,14 @@ class Waking:
         self._noted = -_AGAIN
         """The time of the last notice."""
         self._rests = 0.0
-        """The time until which it does not try to listen."""
+        """The time until which the process does not try to listen."""
         self._closed = False
         self._begin_again()
         begins_again(self, Waking.fork)
 
     def _begin_again(self) -> None:
-        self._beginning = threading.Lock()  # no thread waits for it
+        # no thread ever waits for this lock; a forked child gets a new one, because nothing would release the old one
+        self._beginning = threading.Lock()
         self._thread: threading.Thread | None = None
         self._ear: Listening | None = None
 
@@ -176,7 +177,7 @@ class Waking:
         finally:
             self._ear, self._thread = None, None
             self._heard, waiters, self._waiters = {}, self._waiters, {}
-            for waker in list(waiters.values()):  # from now on these calls look at intervals
+            for waker in list(waiters.values()):  # without the session, these calls look at intervals
                 waker.wake()
             if ear is not None:
                 ear.close()

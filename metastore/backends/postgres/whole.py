@@ -1,4 +1,4 @@
-"""Find what a PostgreSQL database lacks after a restore that stopped midway, which its rows do not show.
+"""Find the objects that a PostgreSQL database lacks because a restore stopped midway. Its rows do not show them.
 
 ``pg_restore`` creates tables first, then rows and sequences, and at the end indexes and triggers. This changes nothing.
 """

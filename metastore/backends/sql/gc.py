@@ -53,8 +53,8 @@ judged AS MATERIALIZED (
     (SELECT coalesce(n.through, n.seq) FROM operation n WHERE n.entity_id = b.entity_id AND n.version > b.version
       AND n.seq IS NOT NULL ORDER BY n.version LIMIT 1) AS next
   FROM batch b),
--- The last steps of what went with something above it, and from there upwards to a step that dropped or purged it. A
--- relation went with one of its ends: there is a way up from each.
+-- The last steps of rows that were dropped together with an ancestor, and from there upwards to the step that dropped
+-- or purged the ancestor. A relation is dropped with one of its ends, so there is a way up from each end.
 up(seq, way, height, seen, state, parent_id) AS (
   SELECT j.seq, w.way, 0, j.seen, j.state, CASE w.way WHEN 1 THEN j.parent_id ELSE j.other_id END
   FROM judged j JOIN (SELECT 1 AS way UNION ALL SELECT 2) w ON w.way = 1 OR j.other_id IS NOT NULL
@@ -63,13 +63,13 @@ up(seq, way, height, seen, state, parent_id) AS (
   SELECT up.seq, up.way, up.height + 1, coalesce(n.through, n.seq), n.state, n.parent_id FROM up
   {newest_above}
   WHERE up.state = 0 AND up.height < 1000),
--- When each of these was gone: 0, long ago, if no step above it is left.
+-- The position at which each of these was gone; 0 (long ago) if no step above it is left.
 ended AS (
   SELECT seq, min(at) AS at FROM (
     SELECT seq, max(CASE WHEN state <> 0 THEN seen WHEN parent_id = 0 THEN {never} ELSE 0 END) AS at
     FROM up GROUP BY seq, way) ways
   GROUP BY seq),
--- From where to where the past shows a step, or would show it as the newest if only older ones went.
+-- The positions at which the past shows a step, or would show it as the newest if only older steps were deleted.
 spans AS MATERIALIZED (
   SELECT j.*, CASE WHEN j.state IS NULL THEN 0 WHEN j.next IS NOT NULL THEN j.next WHEN j.state <> 0 THEN j.seen
       WHEN j.current IS NOT NULL THEN {never} ELSE coalesce(d.at, 0) END AS until,
@@ -105,17 +105,17 @@ POSTGRES_DELETE_STEPS = without_comments(f"""
 WITH RECURSIVE {_pg_needless},
 -- Locked in the feed's order, before the first deletion: two runs of gc wait for each other. The one that waited fails
 -- (REPEATABLE READ) and looks again, because what it read is outdated: the other one has deleted steps, or has handed
--- their names on. What became needless only now is left to the next run: past_from does not cover it.
+-- their names on. Steps that became needless only now are left to the next run: past_from does not cover them.
 doomed AS MATERIALIZED (
   SELECT o.operation_id, o.ordinal, n.seq, n.entity_id, n.version, n.parent_id, n.name, n.family, n.key,
     n.current IS NOT NULL AS alive
   FROM operation o JOIN needless n USING (operation_id, ordinal)
   WHERE n.until <= (SELECT past_from FROM info) ORDER BY o.seq FOR UPDATE OF o),
--- Deletes by the primary key; it counts versions of what still lives apart from the rest.
+-- Deletes by the primary key; versions of rows that still exist are counted separately.
 gone AS (
   DELETE FROM operation o USING doomed d WHERE o.operation_id = d.operation_id AND o.ordinal = d.ordinal
   RETURNING o.seq, d.alive),
--- The first step that stays replaces the one that took the name, for reads of the past that look for who had it.
+-- The first step that stays replaces the one that took the name, for reads of the past that look for the name.
 named AS (
   UPDATE operation o SET family = d.family, key = d.key FROM doomed d
   WHERE d.key IS NOT NULL AND o.entity_id = d.entity_id AND o.version = (SELECT min(n.version) FROM operation n

@@ -2,8 +2,8 @@
 
 ``operation`` has one row for each version of an entity, with the entity's place after the step. The rows in which an
 entity took a name also have its key, and an index over (parent, family, key). So a path takes two look-ups for each
-level: the entity that took the name last, and that entity's newest version then, which must still have the name. A
-listing goes through all entities that ever had a name below the parent, and keeps those that had it then.
+level: the entity that took the name last, and its newest version at the position, which must still have the name. A
+listing goes through all entities that ever had a name below the parent, and keeps those that had it at the position.
 
 Every statement also checks that the past at the position is complete, or that a pin holds it. Before gc deletes, it
 raises ``past_from``, so a snapshot with the old value has all rows.

@@ -104,8 +104,8 @@ LEFT JOIN up ON true""")
 -- The documents of a page.
 SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
   SELECT c.key AS k, {_NODE.format("n")}, n.state, {_BODY.format("n")}
-  -- Who took a name below the parent, in the order of the index: so it is read up to the end of the page. Each is kept
-  -- if its newest version then still has the name there.
+  -- The entities that took a name below the parent, in the order of the index, which is read up to the end of the page.
+  -- An entity is kept if its newest version at the position still has the name there.
   FROM (SELECT {self.dialect.distinct} c.key, c.entity_id, n.version FROM operation c {self._newest("n", "c.entity_id")}
     WHERE c.parent_id = :parent_id AND c.family = :family AND c.key >= :after_key AND c.key IS NOT NULL
       AND c.seq <= :at AND (c.key, c.entity_id) > (:after_key, :after_id)
@@ -116,7 +116,7 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
 
     @cached_property
     def related(self) -> str:
-        """All relations of a kind that went from some entities: for each, its newest version then, if live."""
+        """All relations of a kind that went from some entities: for each, the version at the position, if live."""
         made = "c.parent_id = w.id AND c.family = :kind AND c.key IS NOT NULL AND c.seq <= :at"
         each = self.dialect.each("operation", "c", made)
         return self.dialect.statement(f"""
@@ -128,7 +128,7 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
 
     @cached_property
     def led(self) -> str:
-        """All relations of a kind that led to an entity: for each, its newest version then, if live."""
+        """All relations of a kind that led to an entity: for each, the version at the position, if live."""
         return self.dialect.statement(f"""
 SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
   SELECT n.entity_id, n.owner_id, n.kind, n.name, {_BODY.format("n")}
@@ -145,7 +145,7 @@ SELECT kept.ok, page.* FROM (SELECT {_KEPT} AS ok) AS kept LEFT JOIN (
 
     @cached_property
     def rows(self) -> str:
-        """The newest version then of each entity and owned row in a range of ids, in one pass over an index."""
+        """The newest version, at the position, of each row with an id in a range, in one pass over an index."""
         gone = "e.id IS NULL AND w.id IS NULL AND r.id IS NULL"
         first = f"f.entity_id = n.entity_id AND f.version = 1 AND {gone}"
         newest = (

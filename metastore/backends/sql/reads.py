@@ -58,8 +58,8 @@ WHERE g1.parent_id = :start AND g1.family = :f1 AND g1.state = 0 AND g1.key = :n
     def resolve_rights(self, depth: int, rights: Callable[[str, str], str], gathered: str) -> str:
         """One path, as in :meth:`resolve`, and as JSON the rights of a user there.
 
-        ``rights`` makes the statement of the rows, from the table of places and the metalake's id; ``gathered`` gathers
-        the rows.
+        ``rights`` returns the statement of the rows, for a table of places and a metalake's id; ``gathered`` is the
+        expression that gathers the rows.
         """
         numbers = range(1, depth + 1)
         columns = ", ".join(f"g{n}.{c} AS {c}{n}" for n in numbers for c in _NODE_COLUMNS)

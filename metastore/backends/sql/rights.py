@@ -54,8 +54,8 @@ UNION ALL
 SELECT {_OWNER}, r.from_id, r.to_id, 0, '', '' FROM {places}
   {each("relation", "r", "r.from_id = w.id AND r.kind = 'owner'")}
   WHERE r.to_id IN (SELECT id FROM member)
--- what the user's roles grant on the places: a few roles are looked up one by one, because other roles may grant much
--- there
+-- the grants of the user's roles on the places: a few roles are looked up one by one, because other roles may have many
+-- grants there
 UNION ALL
 SELECT {_GRANT}, r.from_id, r.to_id, 0, r.value, '' FROM (SELECT DISTINCT id FROM role) o CROSS JOIN {places}
   {each("relation", "r", "r.from_id = o.id AND r.kind = 'grant' AND r.slot = w.id")}

@@ -137,7 +137,7 @@ operation = Table(
     Column("in_use", Boolean),
     Column("doc", Text),
     Column("attempt", Integer),  # counts the claims of a claimable row, so that a late claim fails
-    Column("deadline", _Id),  # of an intent: no helper applies it later
+    Column("deadline", _Id),  # of an intent: no helper applies it after this time
     Column("digest", Text),  # the fingerprint of the arguments, if the caller gave the id
     Column("result", Text),  # the answer as JSON, if the row's other columns do not show it
     Column("format", Integer),  # of an intent: the format of its changes
@@ -152,7 +152,7 @@ operation = Table(
     Column("family", _Name),  # set only if the step took the name (family, key), or gc removed that step
     Column("key", _Name),
     Column("through", _Id),  # the last position of a commit with several rows; before it, the past shows none of them
-    # the generation without members in which it was committed; NULL: the commit was announced, or is older
+    # the generation without members in which the row was committed; NULL: the commit was announced, or is older
     Column("generation", _Id),
     Column("writer", SmallInteger),  # the format of the program that wrote a row with a position
     PrimaryKeyConstraint("operation_id", "ordinal", name="operation_pkey"),
@@ -205,7 +205,7 @@ staged = Table(
     Column("value", Text, nullable=False),
     Column("principal", Text),
     Column("time", _Id, nullable=False),
-    Column("number", _Id, nullable=False),  # in the order of staging
+    Column("number", _Id, nullable=False),  # orders values as they were staged
     Column("state", SmallInteger, nullable=False),  # staged, published (until no lease has the token), or being deleted
     PrimaryKeyConstraint("id", name="staged_pkey"),
     Index("staged_under", "lease_id", "token"),
@@ -242,7 +242,7 @@ cache_announcement = Table(
     "cache_announcement",
     metadata,
     Column("id", _Id, nullable=False, autoincrement=False),
-    Column("xid", _Id, nullable=False),  # the transaction that announced it
+    Column("xid", _Id, nullable=False),  # the transaction that announced the change
     Column("ids", _Ids, nullable=False),  # the entities whose content changes
     Column("scopes", _Ids, nullable=False),  # the entities that change with everything below them; 0: everything
     Column("parents", _Ids, nullable=False),  # the entities that get or lose children
@@ -257,7 +257,7 @@ info = Table(
     Column("format", Integer, nullable=False),
     Column("compatible_from", Integer, nullable=False),
     Column("epoch", Text, nullable=False),
-    Column("origin", Text, nullable=False),  # the database's identity, noted at the first open: a restored copy differs
+    Column("origin", Text, nullable=False),  # PostgreSQL: where the epoch began; a copy elsewhere begins a new epoch
     Column("collected_seq", _Id, nullable=False),  # gc removed no operation after this position
     Column("last_id", _Id, nullable=False),  # SQLite only: PostgreSQL has sequences
     Column("last_seq", _Id, nullable=False),

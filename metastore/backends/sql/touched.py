@@ -19,7 +19,7 @@ def touched_sql(head: str, parameter: str, gaps: str | None = None) -> str:
   -- the positions that were missing before, and are filled by now
   SELECT {_STEP} {gaps}"""
     text = f"""SELECT {head}, t.seq, t.entity_id, t.action, t.path_after FROM info i LEFT JOIN (
-  -- what was committed after the position
+  -- the steps that were committed after the position
   SELECT * FROM (SELECT {_STEP} FROM operation o WHERE o.seq > :after ORDER BY o.seq LIMIT :page_size) l{
         "" if gaps is None else filled
     }) t ON true"""

@@ -113,7 +113,7 @@ def check_guards(connection: Any, guards: Sequence[Guard], operation_id: UUID | 
 
 
 def check_scope(connection: Any, commit: Commit, now: int) -> None:
-    """Refuse a commit whose mark is gone; refuse one without a mark that does not have its turn."""
+    """Refuse a commit whose mark is gone, and a commit without a mark whose turn has not come."""
     if commit.held is not None:
         row = connection.execute("SELECT mark FROM guard WHERE id = ?", (commit.held,)).fetchone()
         if row != (str(commit.operation_id),):

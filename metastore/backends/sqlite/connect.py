@@ -172,7 +172,7 @@ class Pool:
         return connection
 
     def _opened_immutable(self) -> Any:
-        """Open a file in WAL mode where no log can be created: SQLite reads it only if it need not look for a log.
+        """Open a file in WAL mode where no log can be created: SQLite reads such a file if it need not look for a log.
 
         SQLite then does not notice writes by other processes, so :meth:`connection` checks that the file is unchanged.
         """

@@ -46,7 +46,7 @@ def put_back(database: str, source: Path, *, dry_run: bool = False) -> None:
 
     Ids and lease tokens that the replaced state has given are not given again. ``dry_run``: only check the source.
 
-    Raises InvalidArgument if the source is not such a file, or is the database; BackendUnavailable while that is open.
+    Raises InvalidArgument if the source is not such a file, or is the database; BackendUnavailable if that is in use.
     """
     _check(source)
     if Path(database).exists() and source.samefile(database):

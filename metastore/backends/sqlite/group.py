@@ -72,7 +72,7 @@ class _Fate:
 
     The results of the changes count only if the transaction was committed.
 
-    An interrupt may end its thread anywhere, and a second interrupt may end the handling of the first one.
+    An interrupt may end the leader's thread anywhere, and a second interrupt may end the handling of the first one.
     """
 
     sent = False
@@ -149,7 +149,7 @@ class GroupCommit:
     def run(self, change: Callable[[Any, int], T], *, large: bool = False) -> T:
         """Make a change in a transaction; return its result. Raises its errors, and the driver's.
 
-        ``large``: it has a transaction of its own.
+        ``large``: the change has a transaction of its own.
         """
         if os.getpid() != self._pid:  # in a forked child, no thread is inside of a transaction
             self._begin()
@@ -191,7 +191,7 @@ class GroupCommit:
                 if job.leads:  # an interrupt stopped the thread that should wake this one
                     return True
                 if job not in self._queue:
-                    taken = True  # the leader works on it, so the answer will come
+                    taken = True  # the leader makes the change, so the answer will come
                     if job.leader is not None and job.leader.runs:
                         continue
                     return True  # an interrupt stopped its leader, or a fork happened when it entered the queue
@@ -280,7 +280,7 @@ class GroupCommit:
         with self._mutex:
             self._moves += 1
             while self._queue and not self._queue[0].turn.runs:
-                self._queue.popleft()  # an interrupt ended its thread
+                self._queue.popleft()  # an interrupt ended the job's thread
             if self._queue:
                 job = self._queue[0]
                 # before the job leaves the queue, so that an interrupt cannot lose it

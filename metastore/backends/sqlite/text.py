@@ -36,7 +36,7 @@ class NotUtf8(bytes):
 
 
 def is_no_text(error: Exception) -> bool:
-    """Whether the driver raised this for a text that is not UTF-8: then it has no SQLite error code."""
+    """Return whether the driver raised this for a text that is not UTF-8. Such an error has no SQLite error code."""
     return getattr(error, "sqlite_errorcode", None) is None and str(error).startswith("Could not decode to UTF-8")
 
 

@@ -32,7 +32,7 @@ _LINE = """WITH before AS (SELECT * FROM ticket
 
 
 def stands(connection: Any, entity_id: int, now: int) -> bool:
-    """Whether a ticket blocks commits without a ticket."""
+    """Return whether an entity has a ticket that counts now: then a commit without a ticket is refused."""
     return connection.execute(_HINDERS, {"id": entity_id, "own": None, "now": now}).fetchone() is not None
 
 

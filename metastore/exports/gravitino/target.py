@@ -160,7 +160,7 @@ def open_target(url: str) -> Iterator[Target]:
 
 
 def _empty(connection: Connection, schema: str | None) -> bool:
-    """Whether the tables are empty: only then our own table is created."""
+    """Return whether the tables are empty. Our own table is created only in an empty database."""
     return not any(connection.execute(_first(table)).first() for table in _tables(connection, schema).values())
 
 

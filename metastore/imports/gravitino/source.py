@@ -109,7 +109,7 @@ def engine_of(url: str) -> tuple[sa.Engine, str | None]:
         engine = sa.create_engine(parsed.difference_update_query(["currentSchema"]), poolclass=sa.NullPool)
     except (sa.exc.ArgumentError, ValueError):  # the error's text may show the URL, and with it the password
         raise InvalidArgument(
-            "the URL of Gravitino's database cannot be used; it is one such as postgresql://user:password@host/database"
+            "the URL of Gravitino's database cannot be used; give one such as postgresql://user:password@host/database"
         ) from None
     except ModuleNotFoundError as error:
         raise InvalidArgument(

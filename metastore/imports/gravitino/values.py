@@ -116,7 +116,7 @@ def _micros(value: Any) -> int:
 
 def _since_1970(value: Any) -> int:
     if isinstance(value, int | float):
-        return (_EPOCH + timedelta(seconds=value) - _EPOCH) // timedelta(microseconds=1)  # checks its range
+        return (_EPOCH + timedelta(seconds=value) - _EPOCH) // timedelta(microseconds=1)  # checks the range
     text = str(value).replace("Z", "+00:00")
     head, dot, rest = text.partition(".")
     if dot:  # Java writes nanoseconds

@@ -122,7 +122,7 @@ class DropImplementation(EntityChange):
 
     def __post_init__(self) -> None:
         vars(self).update(parameters=clean_signature(self.parameters))
-        Implementation(self.language, "-", runtime=self.runtime)  # checks the language
+        Implementation(self.language, "-", runtime=self.runtime)  # raises for a wrong language
 
     def apply(self, doc: Doc, path: Names) -> None:
         definition = _definition(doc, path, self.parameters)

@@ -57,7 +57,7 @@ class ObjectBook:
     def __init__(
         self, objects: Objects, form: Format, place: str, clock: Clock, max_drift: float, notes: Notes | None = None
     ) -> None:
-        """Keep lock files among ``objects``. ``place``: their URL, without secrets, for messages."""
+        """Keep lock files in ``objects``. ``place``: their URL, without secrets, for messages."""
         self._form, self._place, self._clock, self._notes = form, place, clock, notes
         self._watch = Watch(clock, max_drift)
         self._cells = Cells(objects, form, place, clock, self._watch.note)
@@ -122,7 +122,7 @@ class ObjectBook:
         return answer if isinstance(answer, Refusal) else self._fenced(answer, ends)
 
     def _is_unfenced(self, file: LockFile, place: str | None) -> bool:
-        """Whether an older program may have noted its token. Raises BackendUnavailable for a file of another place."""
+        """Whether an older program may have noted the file's token. Raises BackendUnavailable for a foreign file."""
         if place is None or file.place == place:
             return False
         if file.place is not None:
@@ -212,7 +212,7 @@ class ObjectBook:
         for grant in grants:
             try:
                 given_back |= self._release(grant, incarnation, ends)
-            except MetastoreError as error:  # still release the others
+            except MetastoreError as error:  # raised after the other leases are released
                 errors.append(error)
         if errors:
             raise errors[0]
@@ -228,7 +228,7 @@ class ObjectBook:
 
         if self._cells.change(grant.name, decide, ends) is False:
             return False
-        if self._notes is not None and following is not None:  # the next holder gets at least this token
+        if self._notes is not None and following is not None:  # make all earlier tokens invalid in the store
             self._notes.end(grant.name, following, ends)
         return True
 
@@ -255,7 +255,7 @@ class ObjectBook:
             return broken[0]
 
     def _break(self, name: str, lock: LockFile | None, ends: float) -> tuple[bool, int] | None:
-        """Return whether the lease was broken, and its token afterwards; None: it has another holder by now."""
+        """Return whether the lease was broken, and its token afterwards; None: the lease has another holder by now."""
         whose = None if lock is None or lock.holding is None else lock.holding.id
 
         def decide(

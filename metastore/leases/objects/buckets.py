@@ -30,7 +30,7 @@ def server_of(url: str) -> str:
     try:
         parts = urlsplit(url.rstrip("/"))
         port = parts.port
-    except ValueError:  # the client that opens it reports the problem
+    except ValueError:  # the client that opens the URL reports the problem
         return url
     host = (parts.hostname or "") + ("" if port in (None, _PORTS.get(parts.scheme)) else f":{port}")
     return f"{parts.scheme}://{host}{parts.path}"

@@ -2,8 +2,8 @@
 
 A change is a function of the present lock file. If its write is refused, or the answer is lost, the file is read again,
 and the function decides again. It gets the nonces of all writes that this call has tried, because each may have been
-applied. So the function recognises a write that was applied and answered with 500, or not at all; it does not look like
-a lost race. No decision relies on an answer that another process's write may have caused.
+applied. So the function recognises a write that was applied, but answered with 500 or not answered; such a write does
+not look like a lost race. No decision relies on an answer that another process's write may have caused.
 
 A write may start from a version that this process wrote or read before, which saves a read: that version is the
 condition of the write. A decision not to write always relies on a fresh read. Two answers may be a proxy's mistake, and
@@ -73,7 +73,7 @@ class Cells:
         return nonce in self._abandoned
 
     def glance(self, name: str, ends: float) -> LockFile | None:
-        """Return the lock file as one answer shows it; None: it says that there is none."""
+        """Return the lock file as one answer shows it; None: the answer says that there is none."""
         return self._read(name, Effort(self._clock, self._place, ends)).file
 
     def read(self, name: str, ends: float) -> LockFile | None:
@@ -112,7 +112,7 @@ class Cells:
         try:
             new = self._objects.put(self._form.key(name), self._form.encode(file), etag)
         except ConditionFailed:
-            if fresh:  # another process was quicker
+            if fresh:  # another process wrote after this one's read, so wait; an old kept version needs no wait
                 effort.pause()
             return False
         except Unsettled as trouble:
@@ -157,7 +157,7 @@ class Cells:
                 if file is not None and self._form.key(file.name) != key:
                     raise unreadable(f"{self._place}/{key}", f"it is the lock file of {file.name!r}")
             except (BackendUnavailable, MigrationNeeded) as error:
-                if damaged is None or getattr(error, "transient", False):  # the storage does not answer
+                if damaged is None or getattr(error, "transient", False):  # the storage does not answer now
                     raise
                 damaged(error)
                 continue

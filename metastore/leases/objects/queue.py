@@ -1,10 +1,10 @@
 """Wait for leases in the order of arrival, with one ticket in the queue of each lease.
 
 A waiter makes its ticket when it arrives: from the present time, or from a time after all tickets in its queues. It has
-the same ticket in all its queues, so two waiters can never each be ahead of the other. Where clocks differ, the tickets
-decide the order over several names. The waiter writes every few seconds that it is alive. In between it looks whether
-it is its turn: each time after a tenth of the time that it has waited, and at least once a second. It never counts as
-alive after the deadline of its call.
+the same ticket in all its queues, so two waiters can never each be ahead of the other, even if clocks differ. The
+waiter writes every few seconds that it is alive. In between it checks whether its turn has come: each time after a
+tenth of the time that it has waited, and at least once a second. It never counts as alive after the deadline of its
+call.
 
 Hudi's files have no queue. There, waiters only read, at random times, and the first one gets the lease.
 """

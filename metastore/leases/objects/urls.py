@@ -133,7 +133,7 @@ def _remote(url: str, request_timeout: float, options: Mapping[str, Any]) -> Any
 
 
 def _is_plain_http(config: Mapping[str, Any]) -> bool:
-    """Return whether the endpoint is a URL without TLS; then TLS is not required."""
+    """Return whether the endpoint is a URL without TLS, so that the client must allow plain HTTP."""
     return any(value.startswith("http://") for value in _given(config, "endpoint", _ENDPOINTS))
 
 

@@ -47,7 +47,7 @@ class Watch:
         self._clock, self._drift = clock, max_drift
         self._sights: dict[str, _Sight] = {}
         self._queues: dict[str, dict[Waiter, float]] = {}
-        """By lease: the waiters, each with the time at which this process first read it with its present ``until``."""
+        """By lease: the waiters, each with the time at which this process first read the waiter with this ``until``."""
 
     def note(self, file: LockFile) -> None:
         """Remember a file that was read just now."""

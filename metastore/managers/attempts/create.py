@@ -44,7 +44,7 @@ class Wish:
 
     @property
     def encrypts(self) -> bool:
-        """Whether a property is encrypted; if so, the announced intent depends on the catalog's settings."""
+        """Whether a property is encrypted. Then the announced intent depends on the catalog's settings."""
         return bool(self.secrets)
 
     @property

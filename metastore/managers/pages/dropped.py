@@ -21,7 +21,7 @@ def dropped_at(manager: Any, names: tuple[str, ...]) -> list[Entity]:
         page = manager.dropped_page(names[:-1] or None, size=_SIZE, token=token, prefix=names[-1])
         same = [one for one in page.items if _is_named(one, names[-1])]
         found, token = found + same, page.next_token
-        if token is None or len(same) < len(page.items):  # all following names are longer
+        if token is None or len(same) < len(page.items):  # all following entities have longer names
             return sorted(found, key=lambda one: (one.modified_at, one.id))
 
 

@@ -31,7 +31,7 @@ _LONGEST: Final = 3800
 
 
 class TooLong(NotAuthenticated):
-    """A valid token of an issuer that does not fit into a cookie."""
+    """An issuer's token is valid, but too long for a cookie."""
 
 
 class Sessions:

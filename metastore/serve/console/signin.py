@@ -218,7 +218,7 @@ def _refused(request: Request) -> Response:
 def _is_of_this_page(request: Request) -> bool:
     """Whether a page of this server sent a form: browsers say so in headers that pages cannot set."""
     if "origin" in request.headers:
-        return True  # the gate has refused that of another server
+        return True  # the gate has refused each request with the origin of another server
     return request.headers.get("sec-fetch-site") == "same-origin"
 
 

@@ -25,9 +25,9 @@ class Source:
     properties: Callable[[], Mapping[str, str]] = dict
     """Return the properties with which the server itself reaches files."""
     per_table: bool = True
-    """Whether credentials open one table's folder: no other table may lie in that folder then."""
+    """Whether credentials open one table's folder. Then no other table may lie in that folder."""
     by_rights: bool = False
-    """Whether credentials depend on the user's rights on the table: the rights are read first then."""
+    """Whether credentials depend on the user's rights on the table. Then the rights are read first."""
 
 
 def source_of(place: str, given: Mapping[str, str] | Vendor) -> Source:

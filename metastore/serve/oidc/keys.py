@@ -57,7 +57,7 @@ class Keys:
             return key
         if self._answered and self._question is None:
             raise NotAuthenticated("the token is signed by a key that the issuer does not have")
-        raise IssuerAway("the issuer of the token does not answer, so that it cannot be checked now; try again")
+        raise IssuerAway("the issuer of the token does not answer, so the token cannot be checked now; try again")
 
     async def ready(self, kid: str) -> None:
         """Return as soon as the key is known, or the issuer has been asked for it. It never blocks the event loop."""

@@ -28,8 +28,8 @@ wanted AS MATERIALIZED (
       %(last_versions)s::bigint[], %(carried)s::int[], %(helps)s::boolean[])
     AS w(id, version, scope, guards, last_version, carried, helps)),
 {GUARDED},
--- The entities' rows, by id, after the guards. The lock makes another writer wait. After a wait the row is read again:
--- what this returns is the newest version, whatever the statement's snapshot shows.
+-- The entities' rows, by id, after the guards. The lock makes another writer wait. After a wait the row is read again,
+-- so this returns the newest version, whatever the statement's snapshot shows.
 rows AS MATERIALIZED (
   SELECT e.id, e.version, e.doc, e.modified_by, e.modified_at FROM entity e
   WHERE e.id = ANY(%(ids)s::bigint[]) AND (SELECT count(*) FROM broken) >= 0
@@ -41,15 +41,15 @@ mine AS MATERIALIZED (
     AND (SELECT count(*) FROM rows) >= 0
   ORDER BY o.operation_id FOR UPDATE{{skip}}),
 -- Each member by itself. Its own guard is read without a lock: an exclusive operation on the entity raises the version
--- too, and so meets the compare-and-swap. A pending intent must be resolved first, by a commit that helps: its version
--- comes from a snapshot that shows the intents, and it carries all of them.
+-- too, and so meets the compare-and-swap. A pending intent must be resolved first, by a commit that helps: such a
+-- commit takes its version from a snapshot that shows the intents, and carries all of them.
 judged AS MATERIALIZED (
   SELECT w.*, r.version AS found, r.doc AS found_doc, r.modified_by, r.modified_at, own.scope_version, own.in_use,
     own.parent_id, own.name, own.fold, own.state, r.version = w.version AS fits,
     own.id IS NOT NULL AND w.guards NOT IN (SELECT number FROM broken) AS free,
     (SELECT count(*) FROM mine m WHERE m.entity_id = w.id) <> w.carried
       OR NOT w.helps AND EXISTS (SELECT FROM operation o WHERE o.entity_id = w.id AND o.{PENDING_HERE}) AS pending,
-    -- a transaction is in line: the members have to be announced
+    -- a transaction is in line: the members' changes have to be announced
     {{queued}} AS queued
   FROM wanted w JOIN rows r ON r.id = w.id
     LEFT JOIN {each("guard", "own", "own.id = w.id AND own.scope_version = w.scope AND own.mark IS NULL")} ON true),
@@ -71,13 +71,13 @@ ordered AS MATERIALIZED (
   ORDER BY s.n),
 -- The generation, read once: after the last lock.
 alone AS MATERIALIZED (SELECT {GENERATION} AS generation FROM (SELECT count(*) FROM ordered) AS locked),
--- Each that makes a version draws its position.
+-- Each operation that makes a version draws its position.
 steps AS MATERIALIZED (
   SELECT o.*, CASE WHEN o.action = 'alter' THEN nextval('change_seq') END AS seq,
     (SELECT generation FROM alone) AS generation
   FROM ordered o),
--- The compare-and-swap, on rows that are locked at the expected version. (The ids are named: a hash table of them is
--- the plan then, also one that was made while the table was small.)
+-- The compare-and-swap, on rows that are locked at the expected version. (The ids are named, so that each plan uses a
+-- hash table of them, even a plan that was made while the table was small.)
 altered AS (
   UPDATE entity e SET version = s.version, doc = s.doc, modified_by = s.principal, modified_at = s.at
   FROM steps s WHERE e.id = s.id AND s.last AND e.id = ANY(%(ids)s::bigint[])),
@@ -94,7 +94,7 @@ resolved AS (
     attempt = coalesce(o.attempt, 0) + (s.action IN ('moved', 'expired'))::int
   FROM steps s
   WHERE s.carried AND o.operation_id = ANY(%(r_ids)s::uuid[]) AND o.operation_id = s.operation_id AND o.ordinal = 0),
--- History, change event and result of each other; the operation id is its key, so that a repeat fails.
+-- History, change event and result of each other operation; its id is the row's key, so that a repeat fails.
 logged AS (
   INSERT INTO operation ({OPERATION_COLUMNS})
   SELECT {WRITER}, generation, operation_id, 0, seq, id, version, NULL, kind, 'alter', principal, at, path, path,

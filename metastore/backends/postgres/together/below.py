@@ -17,8 +17,8 @@ from metastore.port.records import Node, Record
 _NAMED = "g.parent_id = w.parent_id AND g.family = w.family AND g.key = w.key AND (g.state = 0 OR g.state = 3)"
 _CHILD = each("guard", "g", _NAMED)
 FIND_BELOW = without_comments(f"""SELECT
-  -- once: which of the parents stand where they were seen, in the snapshot that shows the children too. With the scope
-  -- version: two requests may have seen one parent at two of them
+  -- only in the first row: the parents that still have a scope version that was seen, in the snapshot that shows the
+  -- children too. Two requests may have seen one parent at two scope versions
   CASE WHEN w.n = 1 THEN (SELECT array_agg(ARRAY[t.id, t.scope_version])
     FROM unnest(%(guard_ids)s::bigint[], %(guard_scopes)s::bigint[]) AS s(id, scope)
     CROSS JOIN {each("guard", "t", "t.id = s.id AND t.scope_version = s.scope")}) END,

@@ -23,14 +23,14 @@ fresh AS MATERIALIZED (
       guards, n)
     WHERE w.guards NOT IN (SELECT number FROM broken) ORDER BY w.parent_id, w.family, w.key) w,
     (SELECT {NOW} AS at) AS now),
--- Takes the names. A name that is taken is left out, and hurts no other: its request finds out alone what is there.
+-- Takes the names. A member whose name is taken is left out, and affects no other: its request looks again, alone.
 placed AS (
   INSERT INTO guard (id, parent_id, kind, family, name, key, fold, state, in_use, scope_version)
   SELECT id, parent_id, kind, family, name, key, fold, 0, true, 1 FROM fresh WHERE (SELECT {DURABLE})
   ORDER BY parent_id, family, key
   ON CONFLICT (parent_id, family, key) WHERE state = 0 DO NOTHING
   RETURNING id),
--- The documents of those that got their names.
+-- The documents of the entities that got their names.
 made AS (
   INSERT INTO entity (id, version, doc, created_by, created_at, modified_by, modified_at)
   SELECT id, 1, doc, principal, at, principal, at FROM placed JOIN fresh USING (id)
@@ -47,7 +47,7 @@ logged AS (
     1, true, doc, NULL, parent_id, name, fold, 0, family, key
   FROM done ORDER BY n)
 SELECT n, id, 1, at FROM done
--- Of the others, those whose names something live has. (What took a name while this waited is not in the snapshot.)
+-- The other members whose names a live entity has. (The snapshot shows no entity that took a name during a wait.)
 UNION ALL SELECT n, NULL, NULL, NULL FROM fresh f
 WHERE f.id NOT IN (SELECT id FROM placed) AND EXISTS (SELECT FROM guard t
   WHERE t.parent_id = f.parent_id AND t.family = f.family AND t.key = f.key AND t.state = 0)""")

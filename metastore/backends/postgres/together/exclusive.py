@@ -34,7 +34,7 @@ rows AS MATERIALIZED (
   SELECT e.id, e.version, e.doc FROM entity e
   WHERE e.id = ANY(%(ids)s::bigint[]) AND (SELECT count(*) FROM own) >= 0
   ORDER BY e.id FOR NO KEY UPDATE{{skip}}),
--- Each member by itself: its guards, its scope version, its version; and the state of what has the name that it takes.
+-- Each member by itself: its guards, its scope version, its version; and the state of the entity that has its new name.
 -- One that was decided behind alters of the same batch needs their commit: another commit can make the same version.
 judged AS MATERIALIZED (
   SELECT w.*, r.doc, o.in_use, o.family,
@@ -47,8 +47,8 @@ judged AS MATERIALIZED (
 -- The gate of each member, and one reading of the clock.
 go AS MATERIALIZED (
   SELECT j.*, now.at FROM judged j, (SELECT {NOW} AS at) AS now
-  -- the count reads, and so locks, all rows before the first is written; a name that is taken is left out, and hurts no
-  -- other; one that is taken at this moment fails the batch
+  -- the count reads, and so locks, all rows before the first is written; a member whose name is taken is left out, and
+  -- affects no other; a name that is taken at this moment fails the batch
   WHERE {flag("j.fits AND j.taken IS NULL")} AND (SELECT count(*) FROM rows) > 0 AND (SELECT {DURABLE})
   -- by name: two batches that take the same names wait in one order
   ORDER BY j.parent_id, j.family, j.key, j.n),
@@ -83,7 +83,7 @@ logged AS (
     CASE WHEN state = 0 THEN family END, CASE WHEN state = 0 THEN key END
   FROM done ORDER BY n)
 SELECT n, id, version + 1, at FROM done
--- Of the others, those that would be applied but for a name that something live has.
+-- The other members that would be applied if no live entity had their new name.
 UNION ALL SELECT n, NULL, NULL, NULL FROM judged WHERE fits AND taken = 0""")
 _EXCLUSIVE: Final = {skip: EXCLUSIVE_TOGETHER.format(skip=" SKIP LOCKED" if skip else "") for skip in (False, True)}
 

@@ -22,7 +22,7 @@ from metastore.port.batches import TAKEN, Batch, Taken, Written
 from metastore.port.writes import Result, Update
 
 _LOCKS = without_comments(f"""WITH
--- The guards of what is updated exclusively, by id.
+-- The guards of the entities that are updated exclusively, by id.
 own AS MATERIALIZED (SELECT g.id FROM guard g
   WHERE g.id = ANY(%(own_ids)s::bigint[]) AND (SELECT {PATIENT}) <> '' ORDER BY g.id FOR UPDATE{{skip}}),
 -- The rows of all entities that are updated, by id, after the guards.
