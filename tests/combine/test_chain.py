@@ -375,6 +375,32 @@ def test_a_lost_answer_is_told_once(store: Store, applied: bool) -> None:
     assert store.tables.load(T0).properties["counter"] == "4"
 
 
+@pytest.mark.parametrize("applied", [True, False])
+def test_the_time_of_a_function_ends_while_its_chain_is_under_way(store: Store, applied: bool) -> None:
+    """Then it has half a second to ask: whether it was applied is not unknown while the database answers."""
+    one, ended, sent = chain_of(store), threading.Event(), [True]
+
+    def gate(_: Batch, send: Callable[[], Any]) -> Any:
+        if not sent:
+            return send()
+        sent.clear()
+        found = send() if applied else None
+        assert ended.wait(LONGEST)
+        return found or send()
+
+    def short() -> Any:
+        try:
+            return store.run(lambda tx: tx.tables.alter(T0, ms.SetComment("short")).version, deadline=2.0)
+        finally:
+            ended.set()
+
+    with sending(store, gate), ThreadPoolExecutor(2) as pool:
+        found = results(started(pool, one, [lambda: count(store), short]))
+    assert found[0] == 2
+    assert (found[1] == store.tables.load(T0).version) if applied else isinstance(found[1], ms.DeadlineExceeded)
+    assert (store.tables.load(T0).comment == "short") is applied
+
+
 def test_those_that_lost_ask_nobody(store: Store, url: str) -> None:
     """The answer says that nothing was applied, so no operation id is forbidden, which would cost each a commit."""
     one, first, asked = chain_of(store), [True], list[object]()
