@@ -20,6 +20,7 @@ from metastore import Store
 from metastore.clock import SYSTEM
 from metastore.combine import chain, link
 from metastore.combine.chain import Chain, chain_at
+from metastore.combine.decided import commit
 from metastore.operation import tickets
 from metastore.operation.helping import BATCH
 from metastore.port.batches import Batch, Written
@@ -30,6 +31,7 @@ from metastore.transaction.chained import code_of
 from tests.combine.conftest import SCHEMA
 from tests.combine.gate import LONGEST, announced, held, setting, until_waiting, waiting
 from tests.interrupts.raising import Raising
+from tests.operation.test_waking import heard
 from tests.servers.process import wait_until
 
 pytestmark = pytest.mark.one_in(3)
@@ -658,7 +660,7 @@ def test_an_alter_whose_time_ends_before_its_chain_is_sent_is_not_applied(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is decided already, and told that it was not applied: so the message that comes later must not apply it."""
-    one, ended, send = chain_of(store), threading.Event(), chain.commit
+    one, ended, send = chain_of(store), threading.Event(), commit
 
     def late(*more: Any) -> Any:
         assert ended.wait(LONGEST)
@@ -751,6 +753,21 @@ def test_an_older_ticket_refuses_a_chain(store: Store) -> None:
     with sending(store, gate), ThreadPoolExecutor(2) as pool:
         assert results(started(pool, one, [lambda: count(store), lambda: alter(store, "a")])) == [2, table.version + 2]
     assert refused == [True]
+
+
+@pytest.mark.parametrize("carries", [0, 2])
+def test_a_chain_tells_the_next_in_line_and_the_owners_of_what_it_carries(store: Store, url: str, carries: int) -> None:
+    one, table, next_ = chain_of(store), store.tables.load(T0), list[int]()
+    owners = [announced(store, T0, setting(f"announced-{n}", "1")) for n in range(carries)]
+
+    def gate(_: Batch, send: Callable[[], Any]) -> Any:
+        next_.append(store._session.backend.queue([table.id], LONGEST))
+        return send()
+
+    with heard(url) as payloads, sending(store, gate), ThreadPoolExecutor(2) as pool:
+        results(started(pool, one, [lambda: count(store), lambda: alter(store, "a")]))
+        told = [{*payload.split()} for payload in payloads()]
+    assert told == [{str(name) for name in (*next_, *owners)}]
 
 
 _CODE = {chain.__file__, link.__file__, chained.__file__}
