@@ -755,6 +755,14 @@ def test_an_older_ticket_refuses_a_chain(store: Store) -> None:
     assert refused == [True]
 
 
+def test_a_long_turn_of_a_chain_leaves_a_gap(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tickets, "_LONG", 0.0)
+    one = chain_of(store)
+    with sending(store, lambda _, send: send()) as batches, ThreadPoolExecutor(2) as pool:
+        results(started(pool, one, [lambda: count(store), lambda: alter(store, "a")]))
+    assert [batch.alters[0].leaves for batch in batches] == [False], "the ticket leaves after it, with the gap"
+
+
 @pytest.mark.parametrize("carries", [0, 2])
 def test_a_chain_tells_the_next_in_line_and_the_owners_of_what_it_carries(store: Store, url: str, carries: int) -> None:
     one, table, next_ = chain_of(store), store.tables.load(T0), list[int]()
