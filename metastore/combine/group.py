@@ -11,6 +11,7 @@ from metastore.combine.decided import Decided, Waiter
 from metastore.combine.waiting import Left
 from metastore.errors import MetastoreError
 from metastore.operation.helping import BatchSize, plan
+from metastore.operation.kept_result import OF_THE_COMMIT
 from metastore.operation.request import Proposal
 from metastore.port.batches import Altered, AlterStep, AlterTogether, Taken
 from metastore.port.records import Pending, Record
@@ -68,7 +69,9 @@ class Group:
                 self._stepped(one.doc, one.principal)
 
     def _stepped(self, doc: str, principal: str | None) -> None:
-        self.record = self.record._replace(version=self.record.version + 1, doc=doc, modified_by=principal)
+        self.record = self.record._replace(
+            version=self.record.version + 1, doc=doc, modified_by=principal, modified_at=OF_THE_COMMIT
+        )
 
     def decide(self, handle: Waiter, seen: Record, taken: set[tuple[int, str]]) -> int:
         """Apply a request to the record; return how many bytes it writes. Skip a request that raises Left.

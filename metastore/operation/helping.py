@@ -19,7 +19,7 @@ from metastore.kinds.change import EntityChange, UnknownChange, decode
 from metastore.kinds.registry import kind_named
 from metastore.names import fold, format_path, parse_path
 from metastore.operation.guards import check_in_use, guards_of, requiring
-from metastore.operation.kept_result import encode_error, encode_value
+from metastore.operation.kept_result import OF_THE_COMMIT, encode_error, encode_value
 from metastore.operation.merge import altered
 from metastore.operation.replace import Replace
 from metastore.port.conditions import Guard
@@ -117,7 +117,9 @@ def plan(seen: Pending, own: UUID | None, batch: BatchSize, scopes: Mapping[int,
         if size > BATCH_BYTES and resolutions and intent.operation_id != own:
             continue
         if one.action == "alter" and one.doc is not None:
-            record = record._replace(version=record.version + 1, doc=one.doc, modified_by=one.principal)
+            record = record._replace(
+                version=record.version + 1, doc=one.doc, modified_by=one.principal, modified_at=OF_THE_COMMIT
+            )
         if intent.operation_id == own:
             mine = record
         resolutions.append(one)

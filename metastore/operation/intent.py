@@ -206,7 +206,7 @@ class Intent:
             self._row.pending_on = None
             if one.action == "alter":
                 return record._replace(modified_at=result.time)
-            return own._replace(action=one.action, result=one.result)
+            return own._replace(action=one.action, result=one.result, time=result.time)
         raise self._conflict(planned, "pending", "others came first", 0.0)
 
     def _note_batch(self, record: Record, size: int) -> None:

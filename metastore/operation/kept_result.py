@@ -23,6 +23,8 @@ from metastore.port.records import Node, Origin, OwnedRecord, Record, Step
 from metastore.port.unreadable import reason
 
 T = TypeVar("T")
+OF_THE_COMMIT = 0
+"""The time of a version that the same commit makes: it is known when the result is read, as the time of its row."""
 _UNKNOWN = -1
 """The id of an ancestor in an entity that comes from history: no guard is valid for this id."""
 
@@ -54,8 +56,9 @@ def encode_value(value: Entity | Owned | Attached | bool | int | None) -> str:
     return json.dumps({"value": value})
 
 
-def decode_value(text: str, origin: Origin | None = None) -> Any:
-    """Return the value, or the error as a value, from the JSON of ``encode_value`` or ``encode_error``."""
+def decode_value(first: Step, origin: Origin | None = None) -> Any:
+    """Return the value, or the error as a value, that the first row of an operation keeps."""
+    text = first.result or '{"value": null}'
     try:
         kept = json.loads(text)
     except (ValueError, RecursionError) as why:
@@ -63,6 +66,8 @@ def decode_value(text: str, origin: Origin | None = None) -> Any:
     if "entity" in kept:
         chain, *rest = kept["entity"]
         record = Record(tuple([Node(*node) for node in chain]), *rest)
+        if record.modified_at == OF_THE_COMMIT:
+            record = record._replace(modified_at=first.time)
         return kind_named(record.chain[-1].kind).entity(record, origin)
     if "owned" in kept:
         owned = OwnedRecord(*kept["owned"])
@@ -132,7 +137,7 @@ def replay(steps: Sequence[Step], applied: Callable[[Sequence[Step]], T]) -> T:
     first = steps[0]
     if first.seq is not None:
         return applied(steps)
-    value = decode_value(first.result or '{"value": null}')
+    value = decode_value(first)
     if isinstance(value, MetastoreError):
         raise value
     kept: T = value

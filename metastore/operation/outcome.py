@@ -51,7 +51,7 @@ def outcome_of(steps: Sequence[Step], origin: Origin) -> Outcome:
         return Outcome("cancelled")
     if first.seq is None:
         state = "failed" if first.action == "failed" else "committed"
-        return Outcome(state, decode_value(first.result or '{"value": null}', origin))
+        return Outcome(state, decode_value(first, origin))
     if first.action in ("drop", "purge"):
         return Outcome("committed", True)
     results = [entity_at(step, origin=origin) for step in (steps[:1] if _makes_with_owner(steps) else steps)]

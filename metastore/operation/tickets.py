@@ -17,6 +17,7 @@ from uuid import UUID
 from metastore.clock import process_id
 from metastore.errors import InvalidArgument, MetastoreError
 from metastore.operation.helping import BATCH, BatchSize, evidence_of, plan
+from metastore.operation.kept_result import OF_THE_COMMIT
 from metastore.operation.session import Session
 from metastore.port.backend import Intents, Reads
 from metastore.port.commit import Commit, CommitOutcome
@@ -281,7 +282,12 @@ def _carried(backend: Intents, seen: Pending, commit: Commit, last: Update, move
     if not seen.intents or not moved.isdisjoint((*[node.id for node in record.chain], *scopes)):
         return _nothing(last)
     doc = next((w.doc for w in reversed(commit.writes) if isinstance(w, Update) and w.id == last.id and w.doc), None)
-    after = record._replace(version=last.version + 1, doc=record.doc if doc is None else doc)
+    after = record._replace(
+        version=last.version + 1,
+        doc=record.doc if doc is None else doc,
+        modified_by=commit.principal,
+        modified_at=OF_THE_COMMIT,
+    )
     planned = plan(seen._replace(known=seen.known._replace(record=after)), None, BatchSize(), scopes)
     return _nothing(last) if planned is None else planned.help
 

@@ -228,7 +228,7 @@ class Transaction(Managers):
         if isinstance(outcome, Unknown):
             if not commit.leaves_row:
                 raise Conflict("lost", f"the connection was lost ({outcome.reason})")
-            claim = ask_until_it_answers(self._outer, self._id, self._outer.policy_of(self._call).deadline, ends)
+            claim = self._ask(ends, travelled=together is not None)
             if claim is not None and together is not None:
                 # perhaps the state that the block saw was never committed, and another commit has made that version
                 # since
@@ -240,6 +240,22 @@ class Transaction(Managers):
                 raise self._reused()
         self._mark.held = None
         return outcome.results if isinstance(outcome, Committed) else None
+
+    def _ask(self, ends: float, *, travelled: bool) -> int | None:
+        """Return the claim for another attempt after a lost answer; None: it is decided. Raises DeadlineExceeded.
+
+        If the time is over while a chain is under way, there is half a second more, as in a batch.
+        """
+        session, life = self._outer, self._outer.policy_of(self._call).deadline
+        now = session.clock.monotonic()
+        if not travelled or now < ends:
+            return ask_until_it_answers(session, self._id, life, ends)
+        with cleaning(now + GRACE):
+            if ask_until_it_answers(session, self._id, life, now + GRACE) is None:
+                return None
+        raise DeadlineExceeded(
+            "the transaction was not applied: its deadline passed while its chain was under way; call again"
+        )
 
     def _may_borrow(self, commit: Commit, ends: float) -> bool:
         """Whether the commit can use the ticket of a function around the block; that function waits for the commit."""

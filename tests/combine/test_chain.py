@@ -20,6 +20,7 @@ from metastore import Store
 from metastore.clock import SYSTEM
 from metastore.combine import chain, link
 from metastore.combine.chain import Chain, chain_at
+from metastore.combine.decided import commit
 from metastore.operation import tickets
 from metastore.operation.helping import BATCH
 from metastore.port.batches import Batch, Written
@@ -30,6 +31,7 @@ from metastore.transaction.chained import code_of
 from tests.combine.conftest import SCHEMA
 from tests.combine.gate import LONGEST, announced, held, setting, until_waiting, waiting
 from tests.interrupts.raising import Raising
+from tests.operation.test_waking import heard
 from tests.servers.process import wait_until
 
 pytestmark = pytest.mark.one_in(3)
@@ -375,6 +377,32 @@ def test_a_lost_answer_is_told_once(store: Store, applied: bool) -> None:
     assert store.tables.load(T0).properties["counter"] == "4"
 
 
+@pytest.mark.parametrize("applied", [True, False])
+def test_the_time_of_a_function_ends_while_its_chain_is_under_way(store: Store, applied: bool) -> None:
+    """Then it has half a second to ask: whether it was applied is not unknown while the database answers."""
+    one, ended, sent = chain_of(store), threading.Event(), [True]
+
+    def gate(_: Batch, send: Callable[[], Any]) -> Any:
+        if not sent:
+            return send()
+        sent.clear()
+        found = send() if applied else None
+        assert ended.wait(LONGEST)
+        return found or send()
+
+    def short() -> Any:
+        try:
+            return store.run(lambda tx: tx.tables.alter(T0, ms.SetComment("short")).version, deadline=2.0)
+        finally:
+            ended.set()
+
+    with sending(store, gate), ThreadPoolExecutor(2) as pool:
+        found = results(started(pool, one, [lambda: count(store), short]))
+    assert found[0] == 2
+    assert (found[1] == store.tables.load(T0).version) if applied else isinstance(found[1], ms.DeadlineExceeded)
+    assert (store.tables.load(T0).comment == "short") is applied
+
+
 def test_those_that_lost_ask_nobody(store: Store, url: str) -> None:
     """The answer says that nothing was applied, so no operation id is forbidden, which would cost each a commit."""
     one, first, asked = chain_of(store), [True], list[object]()
@@ -626,6 +654,128 @@ def test_one_function_that_cuts_leaves_the_others_in_the_chain() -> None:
     assert code_of(partial(called, one)) == code_of(partial(called, one))
     assert code_of(partial(called, one)) != code_of(partial(called, other))
     assert code_of(partial(print, Computed())) == code_of(partial(print, Computed())), "nothing is computed"
+
+
+def test_an_alter_whose_time_ends_before_its_chain_is_sent_is_not_applied(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is decided already, and told that it was not applied: so the message that comes later must not apply it."""
+    one, ended, send = chain_of(store), threading.Event(), commit
+
+    def late(*more: Any) -> Any:
+        assert ended.wait(LONGEST)
+        return send(*more)
+
+    def short() -> Any:
+        try:
+            return store.tables.alter(T0, ms.SetComment("short"), deadline=2.0)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(chain, "commit", late)
+    with ThreadPoolExecutor(2) as pool:
+        found = results(started(pool, one, [lambda: count(store), short]))
+    assert isinstance(found[1], ms.DeadlineExceeded)
+    assert (found[0], store.tables.load(T0).comment) == (2, None)
+
+
+def test_a_function_at_a_path_that_leads_elsewhere_now_sees_what_is_there(store: Store, url: str) -> None:
+    """Its chain is that of the entity to which the path led before; another caller of that chain knows the new path."""
+    one, t0, t1 = chain_of(store), store.tables.load(T0), store.tables.load(f"{SCHEMA}.t1")
+    with ms.open(url) as other:
+        moved = other.tables.rename(t0, "moved")
+        other.tables.rename(t1, "t0")
+    store._session.hot.note(t0.id, ("table", moved.names))
+    calls = [lambda: count(store, moved.path), lambda: store.run(lambda tx: tx.tables.load(T0).id)]
+    with ThreadPoolExecutor(2) as pool:
+        found = results(started(pool, one, calls))
+    assert found == [2, t1.id]
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_what_else_a_function_reads_is_validated(store: Store, url: str, writes: bool) -> None:
+    """The chain validates only its own entity. Another process changes the other one while the chain is sent."""
+    one, first = chain_of(store), [True]
+    with ms.open(url) as other:
+
+        def gate(_: Batch, send: Callable[[], Any]) -> Any:
+            if first:
+                first.clear()
+                other.tables.alter(f"{SCHEMA}.t1", ms.SetComment("new"))
+            return send()
+
+        def both(tx: Any) -> str | None:
+            tx.tables.load(T0)
+            comment: str | None = tx.tables.load(f"{SCHEMA}.t1").comment
+            if writes:
+                tx.tables.alter(T0, ms.SetComment(f"of t1: {comment}"))
+            return comment
+
+        with sending(store, gate), ThreadPoolExecutor(3) as pool:
+            calls = [lambda: count(store), lambda: store.run(both), lambda: alter(store, "a")]
+            found = results(started(pool, one, calls))
+    assert found[1] == "new"
+    assert store.tables.load(T0).comment == ("of t1: new" if writes else None)
+
+
+def test_a_chain_does_not_begin_with_what_was_left_before_a_restart(store: Store) -> None:
+    """The server may have lost it."""
+    one = chain_of(store)
+    begin_without_a_ticket(store, one)
+    assert one.kept() is not None
+    one.keep(store.tables.load(T0).record, "an earlier run of the server")
+    assert one.kept() is None
+
+
+def test_a_chain_has_at_most_so_many_steps(store: Store) -> None:
+    """A leading alter takes waiting callers twice."""
+    one = chain_of(store)
+    calls = [partial(alter, store, f"k{n}") for n in range(link.STEPS + 6)]
+    with sending(store, lambda _, send: send()) as batches, ThreadPoolExecutor(len(calls)) as pool:
+        found = results(started(pool, one, calls))
+    assert [len(batch.alters[0].steps) for batch in batches] == [link.STEPS, 6]
+    assert len(set(found)) == len(calls)
+
+
+def test_an_older_ticket_refuses_a_chain(store: Store) -> None:
+    one, table, refused = chain_of(store), store.tables.load(T0), list[bool | None]()
+    backend: Any = store._session.backend
+
+    def gate(batch: Batch, send: Callable[[], Any]) -> Any:
+        if not refused:
+            (alters,) = batch.alters
+            younger = backend.queue([table.id], LONGEST)
+            found = type(backend).write_together(backend, batch._replace(alters=[alters._replace(ticket=younger)]), 50)
+            refused.append(found.alters[0].queued)
+            backend.leave([table.id], younger, 0.0)
+        return send()
+
+    with sending(store, gate), ThreadPoolExecutor(2) as pool:
+        assert results(started(pool, one, [lambda: count(store), lambda: alter(store, "a")])) == [2, table.version + 2]
+    assert refused == [True]
+
+
+def test_a_long_turn_of_a_chain_leaves_a_gap(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tickets, "_LONG", 0.0)
+    one = chain_of(store)
+    with sending(store, lambda _, send: send()) as batches, ThreadPoolExecutor(2) as pool:
+        results(started(pool, one, [lambda: count(store), lambda: alter(store, "a")]))
+    assert [batch.alters[0].leaves for batch in batches] == [False], "the ticket leaves after it, with the gap"
+
+
+@pytest.mark.parametrize("carries", [0, 2])
+def test_a_chain_tells_the_next_in_line_and_the_owners_of_what_it_carries(store: Store, url: str, carries: int) -> None:
+    one, table, next_ = chain_of(store), store.tables.load(T0), list[int]()
+    owners = [announced(store, T0, setting(f"announced-{n}", "1")) for n in range(carries)]
+
+    def gate(_: Batch, send: Callable[[], Any]) -> Any:
+        next_.append(store._session.backend.queue([table.id], LONGEST))
+        return send()
+
+    with heard(url) as payloads, sending(store, gate), ThreadPoolExecutor(2) as pool:
+        results(started(pool, one, [lambda: count(store), lambda: alter(store, "a")]))
+        told = [{*payload.split()} for payload in payloads()]
+    assert told == [{str(name) for name in (*next_, *owners)}]
 
 
 _CODE = {chain.__file__, link.__file__, chained.__file__}

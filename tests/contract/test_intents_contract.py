@@ -393,3 +393,21 @@ class TestOtherWrites:
         committed(ground.send(exclusive(ground.catalog, in_use=False)))
         committed(ground.backend.mark(Mark(new_id(), ground.one.id, 60.0)))
         assert [row_of(ground, i).action for i in ids] == ["pending"] * 2
+
+
+@pytest.mark.parametrize("by", ["another change", "a transaction"])
+def test_what_changes_nothing_shows_the_version_of_its_own_commit(ground: Ground, by: str) -> None:
+    """Such a result is kept before the time of the commit is known. A wrong time looks like a restored backup."""
+    ids = list[UUID]()
+
+    def fn(tx: Any) -> None:
+        table = tx.tables.alter(ground.table, ms.SetComment("x"))
+        ids.append(announce(ground, table))
+
+    if by == "another change":
+        ids += [announce(ground, ground.table), announce(ground, ground.table)]
+        ground.store.tables.alter(ground.table, ms.SetComment("x"))
+    else:
+        ground.store.run(fn)
+    table = ground.store.tables.load(ground.table)
+    assert [ground.store.outcome(one).result for one in ids] == [table] * len(ids)
