@@ -50,7 +50,7 @@ class Writes:
         why = call.reason or session.reason
         if not travels or why or call.lease is not None or call.operation_id is not None:
             return once(session, request, call)
-        chain = chain_for(session, request) if session.chains.values else None
+        chain = chain_for(session, request) if session.chains else None
         if chain is not None and (one := waiting(session, request, call)) is not None:
             return self._with_others(one, chain.lane, chain.together)
         me, lane = object(), self._lane

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from metastore.clock import Clock
 
@@ -21,32 +21,20 @@ _SHARES = (0.5, 0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5)
 """The fractions of a round after which a waiting process looks whether help came."""
 
 
-class ForgetfulMap(Generic[V]):
+class ForgetfulMap(dict[Hashable, V]):
     """A mapping that drops the oldest entries when it is full.
 
     It has no lock, because a forked child could inherit a lock that is held.
     """
 
-    def __init__(self) -> None:
-        self.values: dict[Hashable, V] = {}
-        """The remembered entries. (Testing whether there are any takes no call.)"""
-
-    def get(self, key: Hashable) -> V | None:
-        return self.values.get(key)
-
     def set(self, key: Hashable, value: V) -> None:
-        self.values.pop(key, None)
-        self.values[key] = value
-        if len(self.values) > _MOST:
+        """Remember a value as the newest."""
+        self.pop(key, None)
+        self[key] = value
+        if len(self) > _MOST:
             # if another thread removes entries at the same time, one entry too many may stay, which does no harm
             with suppress(RuntimeError, StopIteration):
-                self.values.pop(next(iter(self.values)), None)
-
-    def remove(self, key: Hashable) -> None:
-        self.values.pop(key, None)
-
-    def clear(self) -> None:
-        self.values = {}
+                self.pop(next(iter(self)), None)
 
 
 class Hot:
@@ -70,11 +58,11 @@ class Hot:
 
     def leave(self, address: Hashable) -> None:
         """Forget which entity the path led to: it leads elsewhere now."""
-        self._ids.remove(address)
+        self._ids.pop(address, None)
 
     def cool(self, entity_id: int) -> None:
         """Note that the last change of the entity met no competition."""
-        self._until.remove(entity_id)
+        self._until.pop(entity_id, None)
 
     def lead(self, entity_id: int) -> None:
         """Note that this process has just helped others: it also helps with its next change, without a wait."""

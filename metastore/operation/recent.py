@@ -43,7 +43,7 @@ class Recent:
 
     def forget(self, path: Hashable) -> None:
         """Forget the nodes of a path: it leads elsewhere now, or nowhere."""
-        self._led.remove(path)
+        self._led.pop(path, None)
 
     def at(self, path: Hashable) -> tuple[Node, ...] | None:
         """Return the nodes to which a path last led. The guards check in the commit whether it still leads there."""

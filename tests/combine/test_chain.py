@@ -135,7 +135,7 @@ def test_another_thread_may_make_the_first_read(store: Store, paths: list[str]) 
         tx.tables.alter(T0, ms.SetComment("x"))
 
     store.run(fn)
-    places = [one, *session.doors.values.values()]
+    places = [one, *session.doors.values()]
     assert len(places) == len(paths), "two entities have a door"
     assert [place._inside for place in places] == [[]] * len(places)
 
@@ -315,7 +315,7 @@ def test_a_slow_function_holds_up_nobody(store: Store, monkeypatch: pytest.Monke
             assert not held_up
             waits.set()
             assert results(futures)[1] == before + 2
-            until = max(one.unfit.values.values())
+            until = max(one.unfit.values())
             assert (until > store._session.clock.monotonic()) is (turn == 1)
             waits.clear()
 

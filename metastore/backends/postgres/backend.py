@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -96,29 +97,14 @@ class PostgresBackend(PostgresUpkeep):
         )
 
     def _commit(self, commit: Commit, may: Pass) -> CommitOutcome:
-        if len(commit.writes) == 1 and not _is_rare(commit):
-            (write,) = commit.writes
-            if commit.ticket is not None or commit.carries:
-                return self._carrying(commit, write, may)
-            if isinstance(write, Insert) and write.id is None:
-                statements = [create.statement(commit, write)]
-                return self._one(commit, may, statements, lambda row: create.outcome(commit, row))
-            if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
-                statements = [alter.statement(commit, write)]
-                return self._one(commit, may, statements, lambda row: alter.outcome(commit, write, row))
-            if isinstance(write, Update) and (write.named is not None or exclusive.fits(commit, write)):
-                form = exclusive if write.named is None else by_name
-                statements = form.statements(commit, write)
-                return self._one(commit, may, statements, lambda row: form.outcome(commit, write, row))
-        if create_owned.fits(commit) and not _is_rare(commit):
-            statements = [create_owned.statement(commit)]
-            return self._one(commit, may, statements, lambda row: create_owned.outcome(commit, row))
-        return self._general(commit, may)
-
-    def _one(
-        self, commit: Commit, may: Pass, statements: Sequence[Statement], outcome: Callable[[Row], CommitOutcome]
-    ) -> CommitOutcome:
-        """Apply a commit whose write has a statement of its own."""
+        if _is_rare(commit):
+            return self._general(commit, may)
+        if len(commit.writes) == 1 and (commit.ticket is not None or commit.carries):
+            return self._carrying(commit, commit.writes[0], may)
+        own = _own_statements(commit)
+        if own is None:
+            return self._general(commit, may)
+        statements, outcome = own
         sent = may.around([*preludes(commit), *statements], commit.operation_id)
         return self._sender.one(sent, outcome, commit.patience, commit.run)
 
@@ -354,6 +340,22 @@ def _covered(commit: Commit) -> Covered:
 def _covered_by(batch: Batch) -> Covered:
     found = covered([one.write for one in (*batch.inserts, *batch.updates)])
     return found.and_(Covered(ids=frozenset([one.id for one in batch.alters])))
+
+
+def _own_statements(commit: Commit) -> tuple[Sequence[Statement], Callable[[Row], CommitOutcome]] | None:
+    """Return the statements for commits of this form, and the meaning of their row; None: it takes the general one."""
+    if len(commit.writes) == 1:
+        (write,) = commit.writes
+        if isinstance(write, Insert) and write.id is None:
+            return [create.statement(commit, write)], partial(create.outcome, commit)
+        if isinstance(write, Update) and write.scope_version is None and write.doc is not None:
+            return [alter.statement(commit, write)], partial(alter.outcome, commit, write)
+        if isinstance(write, Update) and (write.named is not None or exclusive.fits(commit, write)):
+            form = exclusive if write.named is None else by_name
+            return form.statements(commit, write), partial(form.outcome, commit, write)
+    if create_owned.fits(commit):
+        return [create_owned.statement(commit)], partial(create_owned.outcome, commit)
+    return None
 
 
 def _is_rare(commit: Commit) -> bool:
