@@ -158,22 +158,22 @@ def test_a_new_declaration_holds_for_those_who_remember_the_old_one(store: Store
     seals = store._session.seals
     assert seals is not None
     store.tables.alter(stays, ms.SetProperty("color", "red"))  # now the settings are remembered
-    remembered = dict(seals._settings.values)
+    remembered = dict(seals._settings)
     store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "password *.token pin"))
-    seals._settings.values.update(remembered)  # as another process would remember them
+    seals._settings.update(remembered)  # as another process would remember them
     store.tables.alter(stays, ms.SetProperty("pin", SECRETS[2]))
-    seals._settings.values.update(remembered)
+    seals._settings.update(remembered)
     store.tables.alter("m.c.s.t", ms.SetProperty("a.pin", "x"), ms.SetProperty("pin", SECRETS[3], expected=SECRETS[2]))
-    seals._settings.values.update(remembered)
+    seals._settings.update(remembered)
     store.tables.create("m.c.s.t2", properties={"pin": SECRETS[4]})
-    seals._settings.values.update(remembered)
+    seals._settings.update(remembered)
     store.partitions.create("m.c.s.t", "p", values={"a": "b"}, properties={"pin": SECRETS[5]})
-    seals._settings.values.update(remembered)
+    seals._settings.update(remembered)
     store.tables.create_many("m.c.s", [{"name": "t3", "properties": {"pin": SECRETS[6]}}])
-    seals._settings.values.update(remembered)
+    seals._settings.update(remembered)
     with store.transaction() as tx:
         tx.tables.create("m.c.s.t4", properties={"pin": SECRETS[7]})
-    seals._settings.values.update(remembered)
+    seals._settings.update(remembered)
     with pytest.raises(ms.VersionConflict) as raised:
         store.tables.alter("m.c.s.t", ms.SetProperty("pin", "y", expected=SECRETS[8]))
     assert SECRETS[8] not in json.dumps(raised.value.to_dict())
@@ -190,9 +190,9 @@ def test_the_scope_version_is_what_keeps_old_settings_out(
     seals = store._session.seals
     assert seals is not None
     store.tables.alter("m.c.s.t", ms.SetProperty("color", "red"))
-    remembered = dict(seals._settings.values)
+    remembered = dict(seals._settings)
     store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "pin"))
-    seals._settings.values.update(remembered)
+    seals._settings.update(remembered)
     store.tables.alter("m.c.s.t", ms.SetProperty("pin", SECRETS[2]))
     (found,) = store.verify()
     assert (found.invariant, found.path) == (17, "m.c.s.t")
@@ -411,7 +411,7 @@ def test_a_hot_entity_is_announced_under_the_settings_of_now(store: Store, table
     seals, session = store._session.seals, store._session
     assert seals is not None
     store.tables.alter("m.c.s.t", ms.SetProperty("color", "red"))
-    remembered = dict(seals._settings.values)
+    remembered = dict(seals._settings)
     store.catalogs.alter("m.c", ms.SetProperty(PATTERNS, "password *.token pin"))
     written, write_down = list[Any](), session.backend.write_down
 
@@ -421,7 +421,7 @@ def test_a_hot_entity_is_announced_under_the_settings_of_now(store: Store, table
 
     session.backend = cast(Any, _Spied(session.backend, note))
     for target in (table, "m.c.s.t"):
-        seals._settings.values.update(remembered)  # as another process would remember them
+        seals._settings.update(remembered)  # as another process would remember them
         session.hot.note(table.id, ("table", ("m", "c", "s", "t")))
         store.tables.alter(target, ms.SetProperty("pin", SECRETS[2]), ms.SetProperty("color", "blue"))
         assert store.reveal("m.c.s.t", "pin") == SECRETS[2]
