@@ -24,7 +24,7 @@ from metastore.backends.postgres import (
     secret_keys,
 )
 from metastore.backends.postgres.fragments import DURABLE
-from metastore.backends.postgres.general_shape import Shape
+from metastore.backends.postgres.general_commit_sql import Shape
 from metastore.backends.postgres.together import alter as alter_many
 from metastore.backends.postgres.together import create as create_many
 from metastore.backends.postgres.together import exclusive as exclusive_many

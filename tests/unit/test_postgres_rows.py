@@ -25,7 +25,7 @@ from metastore.backends.postgres import (
     preludes,
 )
 from metastore.backends.postgres.fragments import ALL_FENCED
-from metastore.backends.postgres.general_shape import Shape
+from metastore.backends.postgres.general_commit_sql import Shape
 from metastore.backends.postgres.parameters import Statement
 from metastore.backends.sql.comments import without_comments
 from metastore.port.commit import Commit
