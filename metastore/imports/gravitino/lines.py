@@ -100,7 +100,7 @@ def write_file(
     numbers, tally, written = _Numbers(), Tally(), Written()
     header = Header(None, ids, ids, None, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, None)
     with tempfile.TemporaryFile() as body, tempfile.TemporaryFile() as steps:
-        structure, history = Structure(header, folds=False), _History(steps)
+        structure, history = Structure(header, folds=False, documents=False), _History(steps)
         for row, tree in _trees(source, report, standing):
             for line in _metalake(source, row, tree, report, standing, numbers, ids, seen or Seen(), progress):
                 if ids:
