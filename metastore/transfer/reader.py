@@ -207,11 +207,14 @@ def _compare(number: int, said: Footer, actual: Footer) -> None:
 
 
 class Structure:
-    """Checks the relations between the lines, and the documents unless the caller has just made and checked them."""
+    """Checks the documents and the relations between the lines.
 
-    def __init__(self, header: Header, *, folds: bool, documents: bool = True) -> None:
+    ``made``: the kind whose documents are not decoded, because the caller has just made them from checked values.
+    """
+
+    def __init__(self, header: Header, *, folds: bool, made: str | None = None) -> None:
         self._header = header
-        self._documents = documents
+        self._made = made
         self._twice = Twice(folds=folds)
         self._own = set[tuple[object, ...]]()
         """The owned rows and the relations of the last entity."""
@@ -282,7 +285,7 @@ class Structure:
         self._document(line, raw, path)
 
     def _document(self, line: EntityLine | OwnedLine, raw: bytes, path: str) -> None:
-        if self._documents:
+        if line.kind != self._made:
             _check_doc(line, raw, path)
         if not self._header.ids:
             check_document(line, path)

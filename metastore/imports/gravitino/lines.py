@@ -24,6 +24,7 @@ from metastore.imports.gravitino.things import METALAKE
 from metastore.imports.gravitino.tree import IsTaken, Tree, nothing_is_taken
 from metastore.imports.gravitino.values import DAMAGED, Key
 from metastore.kinds.registry import KINDS
+from metastore.kinds.table.kind import TABLE
 from metastore.port.conditions import LIVE, ROOT_ID
 from metastore.port.relations import NO_COLUMN, ONLY
 from metastore.secrets.names import hidden_in
@@ -100,7 +101,7 @@ def write_file(
     numbers, tally, written = _Numbers(), Tally(), Written()
     header = Header(None, ids, ids, None, "1970-01-01T00:00:00+00:00", SYSTEM_NAME, None)
     with tempfile.TemporaryFile() as body, tempfile.TemporaryFile() as steps:
-        structure, history = Structure(header, folds=False, documents=False), _History(steps)
+        structure, history = Structure(header, folds=False, made=TABLE.name), _History(steps)
         for row, tree in _trees(source, report, standing):
             for line in _metalake(source, row, tree, report, standing, numbers, ids, seen or Seen(), progress):
                 if ids:
