@@ -273,8 +273,6 @@ class Chain:
             elif link is not None:
                 link.handle = one
                 begun.append(one)
-                if group.steps:  # the time of the commit is not known yet; an older time would be wrong
-                    group.record = group.record._replace(modified_at=self._clock.micros())
                 left -= group.decide(one, group.first, set())
                 cut = link.cuts
             elif _leads_to(one.request, group.first):

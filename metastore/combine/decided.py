@@ -13,6 +13,7 @@ from metastore.combine.waiting import Waiting
 from metastore.errors import EntityAlreadyExists, MetastoreError, PoolExhausted
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import kind_named
+from metastore.operation.kept_result import OF_THE_COMMIT
 from metastore.operation.request import Proposal
 from metastore.operation.session import Session
 from metastore.port.batches import Batch, Batches, Single, Taken, Written
@@ -42,7 +43,7 @@ class Decided:
     true: bool = False
     """The decision stays valid if the batch is not applied, because it rests on a read of this batch."""
     follows: UUID | None = None
-    """The operation of the same batch on whose result the decision rests."""
+    """The operation of the same batch on whose result the proposal rests."""
 
     def single(self) -> Single:
         """Return the request's commit as a member of a batch."""
@@ -62,7 +63,7 @@ class Decided:
             self.handle.fail(self.error)
         elif self.proposal is None:
             one.ended("value")
-            self.handle.answer(self.value if self.follows is None else _at(self.value, result))
+            self.handle.answer(_at(self.value, result))
         else:
             one.ended("self")
             assert result is None or isinstance(result, Result)
@@ -70,8 +71,8 @@ class Decided:
 
 
 def _at(value: Any, result: Result | Taken | None) -> Any:
-    """Return a value that rests on alters of the batch, with the time of their commit in its entity."""
-    if not isinstance(value, Entity) or not isinstance(result, Result):
+    """Return a value; if it is an entity's version that the batch made, with the time of the commit."""
+    if not isinstance(value, Entity) or not isinstance(result, Result) or value.record.modified_at != OF_THE_COMMIT:
         return value
     return kind_named(value.kind).entity(value.record._replace(modified_at=result.time))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
 from metastore.combine.decided import Decided, Waiter
 from metastore.combine.waiting import Left
@@ -89,7 +88,7 @@ class Group:
         try:
             decided = handle.request.decide(self.record)
             if not isinstance(decided, Proposal):
-                self.members.append(Decided(handle, value=decided, true=true, follows=self._newest_step()))
+                self.members.append(Decided(handle, value=decided, true=true))
                 return 0
             return self._end(handle, decided, taken) if exclusive else self._step(handle, decided)
         except MetastoreError as error:
@@ -124,12 +123,9 @@ class Group:
                 self.later.append(handle)
                 return 0
             taken.add(name)
-        self.last = Decided(handle, proposal=proposal, follows=self._newest_step())
+        follows = self.steps[-1].operation_id if self.steps else None
+        self.last = Decided(handle, proposal=proposal, follows=follows)
         return 0
-
-    def _newest_step(self) -> UUID | None:
-        """Return the operation that made the present record; None: the record was read."""
-        return self.steps[-1].operation_id if self.steps else None
 
     def alters(self) -> AlterTogether:
         """Return the group's alters."""

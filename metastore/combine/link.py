@@ -12,6 +12,7 @@ from metastore.combine.lane import PATIENCE, Lane
 from metastore.combine.waiting import Left
 from metastore.errors import DeadlineExceeded
 from metastore.operation.helping import own_guards
+from metastore.operation.kept_result import OF_THE_COMMIT
 from metastore.operation.request import Proposal
 from metastore.port.commit import Commit, CommitOutcome, Committed, Unknown
 from metastore.port.conditions import Expect
@@ -98,7 +99,8 @@ class Link:
         """Give the function its turn on ``record``; return its step, or SETTLED if it has none. Raises Left."""
         if not self._end and self.handle is not None:
             back = self._clock.waker()
-            self._turn = record, back
+            is_timed = record.modified_at != OF_THE_COMMIT
+            self._turn = record if is_timed else record._replace(modified_at=self._clock.micros()), back
             self.handle._waker.wake()  # noqa: SLF001  (as the lane wakes it)
             ends = self._clock.monotonic() + SLOW
             while not self._end and (left := ends - self._clock.monotonic()) > 0:

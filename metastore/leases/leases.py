@@ -99,7 +99,8 @@ class Leases:
     ) -> LeaseSet:
         """Acquire several leases at once: all of them, or none. Otherwise like :meth:`acquire`.
 
-        A waiter holds none of them, so two callers never wait for each other.
+        A waiter holds none of them, so two callers never wait for each other. The same thread gets them again only by
+        the same names together: for one of them alone, :meth:`acquire` finds it held.
         """
         wanted = tuple(sorted({clean_lease(name) for name in items(names, "names")}))
         if not wanted:

@@ -365,6 +365,17 @@ def test_a_batch_carries_the_intents_that_it_meets(store: Store) -> None:
     assert store.verify() == []
 
 
+def test_what_changes_nothing_shows_its_version_whatever_the_batch_carries(store: Store) -> None:
+    _, writes = lanes(store)
+    announced(store, path(0), setting("theirs", "1"))
+    _, table = together(writes, [set_in(store, 0, "mine"), set_in(store, 0, "more")])
+    own = announced(store, path(0), setting("more", "1"))
+    with batches_of(writes) as sizes:
+        same, last = together(writes, [set_in(store, 0, "more"), set_in(store, 0, "last")])
+    assert sizes == [2]
+    assert [same, store.outcome(own).result, store.tables.load(path(0))] == [table, table, last]
+
+
 def test_an_intent_that_is_cancelled_meanwhile_is_not_carried(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     _, writes = lanes(store)
     own = announced(store, path(0), setting("theirs", "1"))

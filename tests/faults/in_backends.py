@@ -37,8 +37,8 @@ _VERSIONS = (
     Fault(
         "PostgreSQL: intents are applied to any version",
         _PG,
-        "SELECT id FROM entity WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}",
-        "SELECT id FROM entity WHERE id = %(id)s::bigint AND {ALL_GUARDED}",
+        "WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{{free}}",
+        "WHERE id = %(id)s::bigint AND {ALL_GUARDED}{{free}}",
         f"{_INTENTS} -k postgres",
     ),
     Fault(

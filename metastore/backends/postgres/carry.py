@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metastore.backends.postgres import parameters
-from metastore.backends.postgres.fragments import GENERATION, OPERATION_COLUMNS, WRITER
+from metastore.backends.postgres.fragments import GENERATION, NOW, OPERATION_COLUMNS, WRITER
 from metastore.backends.postgres.intents import RESOLVING, Helped, help_parameters
 from metastore.backends.postgres.parameters import Row, Statement, plain
 from metastore.backends.postgres.tickets import in_line
@@ -15,6 +15,7 @@ from metastore.port.writes import Result, Update
 
 CARRY = without_comments(
     RESOLVING.format(
+        at=NOW,
         # as in alter.py, another operation's mark stops the statement; so does an older ticket
         free=f"""
     AND EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND (mark IS NULL OR mark = %(operation_id)s::uuid))
@@ -48,7 +49,8 @@ FROM (SELECT 1) AS one LEFT JOIN go ON true"""
 
 # The logarithm of 0 raises READ, which aborts the whole commit.
 HELP_MUST = without_comments(
-    RESOLVING.format(free="", first="", after_first="", more="")
+    # the time of the version that the general commit has just made: an intent that changes nothing returns that version
+    RESOLVING.format(at="modified_at", free="", first="", after_first="", more="")
     + "SELECT ln(CASE WHEN EXISTS (SELECT FROM go) THEN 1 ELSE 0 END)"
 )
 """Resolves intents after the statements of a general commit, whose new version it expects; otherwise fails."""

@@ -178,7 +178,8 @@ def marked(mark: Mark, rows: list[Row]) -> CommitOutcome:
 RESOLVING = without_comments(f"""WITH {GUARDED},
 -- The compare-and-swap, as a lock on the entity's row: a second helper waits here, then finds another version.
 cas AS MATERIALIZED (
-  SELECT id FROM entity WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{{free}}
+  SELECT id, modified_at FROM entity
+  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{{free}}
   FOR NO KEY UPDATE),
 -- The intents, by operation id, after the entity. An intent that was cancelled meanwhile is not found, and then the
 -- count below is wrong: a cancelled intent is never applied.
@@ -188,7 +189,7 @@ mine AS MATERIALIZED (
   ORDER BY operation_id FOR UPDATE),
 -- The gate: one row if everything holds. All writes join it. One reading of the clock for all of them.
 go AS MATERIALIZED (
-  SELECT {NOW} AS at FROM cas
+  SELECT {{at}} AS at FROM cas
   WHERE (SELECT count(*) FROM mine) = cardinality(%(r_ids)s::uuid[]) AND {DURABLE}),{{first}}
 -- The outcome of each intent, in the order in which they apply. The positions are drawn here, after the last lock, and
 -- only for intents that change something: each is one step of the entity's history.
@@ -217,10 +218,14 @@ resolved AS (
   FROM wanted w, {each("guard", "g", "g.id = %(id)s::bigint")}
   WHERE o.operation_id = ANY(%(r_ids)s::uuid[]) AND o.operation_id = w.operation_id AND o.ordinal = 0){{more}}
 """)
-"""Resolves intents, without its last SELECT. ``free``: further conditions. A carry makes a version before them."""
+"""Resolves intents, without its last SELECT. ``at``: its time. ``free``: further conditions.
+
+A carry makes a version before them.
+"""
 
 _HELP = without_comments(
     RESOLVING.format(
+        at=NOW,
         # the helper steps aside for a mark on the entity's own guard, and for a ticket
         free=f""" AND EXISTS (SELECT FROM guard WHERE id = %(id)s::bigint AND mark IS NULL)
     AND NOT {in_line("%(id)s::bigint")}""",
