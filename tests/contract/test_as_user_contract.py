@@ -541,9 +541,12 @@ def test_who_was_made_again_does_not_become_the_dropped_user(lake: Lake) -> None
     store.roles.grant("lake.clerk", "manage_users", "lake", kind="metalake")
     store.roles.assign("lake.clerk", new)
 
-    with pytest.raises(ms.PermissionDenied, match="must own"), store.as_user("ann@corp").transaction() as tx:
+    def become(tx: Any) -> None:
         tx.users.drop(new)
         tx.users.restore(("lake", "ann@corp"), id=old.id)
+
+    with pytest.raises(ms.PermissionDenied, match="must own"):
+        store.as_user("ann@corp").run(become)
     assert store.users.load(new) == new
 
 
