@@ -385,6 +385,6 @@ def _rulings(known: KnownFacts, want: Want) -> list[Ruling]:
 
 
 def _is_asked_of_lake(operation: str, kind: str) -> bool:
-    if operation == "rename":
+    if operation in ("rename", "restore"):
         return needs_of(kind).named_by_lake
     return operation == "member" and kind == "role"

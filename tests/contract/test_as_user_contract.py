@@ -515,11 +515,11 @@ def test_who_manages_users_takes_over_nobody(lake: Lake, kind: str) -> None:
             principals.create("lake.boss", external_id="mine", if_exists="replace")
         assert principals.create("lake.new", external_id="hers").external_id == "hers"
     assert manager.load(boss) == boss
-    principals.drop(boss)
-    with pytest.raises(ms.PermissionDenied, match="must own"):
-        principals.restore("lake.other", id=boss.id)
-    with pytest.raises(ms.PermissionDenied, match="must own"):
-        principals.restore("lake.boss", id=boss.id)
+    for taken in (boss, mine):
+        principals.drop(taken)
+        for name in ("lake.other", taken.path):
+            with pytest.raises(ms.PermissionDenied, match="must own"):
+                principals.restore(name, id=taken.id)
     store.manager(kind).restore("lake.boss", id=boss.id)
     assert principals.alter(boss, ms.SetComment("hers")).comment == "hers"
 
