@@ -385,6 +385,6 @@ def _rulings(known: KnownFacts, want: Want) -> list[Ruling]:
 
 
 def _is_asked_of_lake(operation: str, kind: str) -> bool:
-    if operation in ("rename", "restore"):
-        return needs_of(kind).named_by_lake
-    return operation == "member" and kind == "role"
+    if operation in ("rename", "restore") and needs_of(kind).named_by_lake:
+        return True
+    return operation in ("member", "restore") and kind == "role"  # who restores a role gives it to its members again

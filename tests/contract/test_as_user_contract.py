@@ -550,6 +550,21 @@ def test_who_was_made_again_does_not_become_the_dropped_user(lake: Lake) -> None
     assert store.users.load(new) == new
 
 
+def test_who_created_a_role_does_not_bring_back_its_rights(lake: Lake) -> None:
+    """An operator ends the rights of a role by dropping it; its creator owns it, but not the metalake."""
+    store, ann = lake.store, lake.store.as_user("ann@corp")
+    lake.role("maker", ("create_role", "metalake", "lake"))
+    role = ann.roles.create("lake.reader")
+    lake.reader()
+    assert ann.tables.exists("lake.sales.eu.orders")
+    store.roles.drop(role)
+    with pytest.raises(ms.PermissionDenied, match="must own"):
+        ann.roles.restore("lake.reader")
+    assert not ann.tables.exists("lake.sales.eu.orders")
+    store.owners.set("lake", ("lake", "ann@corp"), kind="metalake")
+    assert ann.roles.restore("lake.reader").id == role.id
+
+
 def test_a_job_is_what_its_template_says(lake: Lake) -> None:
     """Who may run jobs runs those of templates that it sees, and no other command."""
     store, ann = lake.store, lake.store.as_user("ann@corp")
