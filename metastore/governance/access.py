@@ -327,7 +327,9 @@ class Access:
         path = known.facts.object.path
         privilege = ruling.missing[0] if ruling.missing is not None else OWNERSHIP
         words = " or ".join(want.any_of(known.nodes[-1].kind))
-        needs = f"needs {words} on {path}" if words else f"must own {path} or something above it"
+        of_lake = _is_asked_of_lake(want.operation, known.nodes[-1].kind)
+        owned = f"the metalake of {path}" if of_lake else f"{path} or something above it"
+        needs = f"needs {words} on {path}" if words else f"must own {owned}"
         message = f"{self.who.name} {needs}: {ruling.because}; ask an owner of it for the right"
         return PermissionDenied(self.who.name, privilege, path, message)
 
@@ -385,6 +387,6 @@ def _rulings(known: KnownFacts, want: Want) -> list[Ruling]:
 
 
 def _is_asked_of_lake(operation: str, kind: str) -> bool:
-    if operation == "rename":
-        return needs_of(kind).named_by_lake
-    return operation == "member" and kind == "role"
+    if operation in ("rename", "restore") and needs_of(kind).named_by_lake:
+        return True
+    return operation in ("member", "restore") and kind == "role"  # who restores a role gives it to its members again

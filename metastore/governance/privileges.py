@@ -63,11 +63,11 @@ class Needs:
     """The privileges to write a row that the entity owns, by the row's kind."""
 
     named_by_lake: bool = False
-    """Whether the name is an identity, which only an owner of the metalake may change."""
+    """Whether the name is an identity: only an owner of the metalake may change it, or give it its old rights again."""
 
     def of(self, operation: str) -> tuple[str, ...]:
         """Return the privileges, each of which allows ``operation``; (): only an owner may do it."""
-        if operation == "rename" and self.named_by_lake:
+        if operation in ("rename", "restore") and self.named_by_lake:
             return ()
         if operation in ("alter", "rename"):
             return self.alter

@@ -515,10 +515,12 @@ def test_who_manages_users_takes_over_nobody(lake: Lake, kind: str) -> None:
             principals.create("lake.boss", external_id="mine", if_exists="replace")
         assert principals.create("lake.new", external_id="hers").external_id == "hers"
     assert manager.load(boss) == boss
-    principals.drop(boss)
-    with pytest.raises(ms.PermissionDenied, match="must own"):
-        principals.restore("lake.other", id=boss.id)
-    assert principals.restore("lake.boss", id=boss.id).id == boss.id
+    for taken in (boss, mine):
+        principals.drop(taken)
+        for name in ("lake.other", taken.path):
+            with pytest.raises(ms.PermissionDenied, match="must own"):
+                principals.restore(name, id=taken.id)
+    store.manager(kind).restore("lake.boss", id=boss.id)
     assert principals.alter(boss, ms.SetComment("hers")).comment == "hers"
 
     store.owners.set("lake", ("lake", "ann@corp"), kind="metalake")
@@ -526,6 +528,41 @@ def test_who_manages_users_takes_over_nobody(lake: Lake, kind: str) -> None:
     assert principals.alter(boss, ms.SetExternalId("hers")).external_id == "hers"
     principals.drop("lake.chief")
     assert principals.restore("lake.boss", id=boss.id).name == "boss"
+
+
+def test_who_was_made_again_does_not_become_the_dropped_user(lake: Lake) -> None:
+    """One commit that drops oneself and restores the earlier user of the name would give back all its rights."""
+    store = lake.store
+    old = store.users.load(("lake", "ann@corp"))
+    store.owners.set("lake", old, kind="metalake")
+    store.users.drop(old)
+    new = store.users.create(("lake", "ann@corp"))
+    store.roles.create("lake.clerk")
+    store.roles.grant("lake.clerk", "manage_users", "lake", kind="metalake")
+    store.roles.assign("lake.clerk", new)
+
+    def become(tx: Any) -> None:
+        tx.users.drop(new)
+        tx.users.restore(("lake", "ann@corp"), id=old.id)
+
+    with pytest.raises(ms.PermissionDenied, match="must own"):
+        store.as_user("ann@corp").run(become)
+    assert store.users.load(new) == new
+
+
+def test_who_created_a_role_does_not_bring_back_its_rights(lake: Lake) -> None:
+    """An operator ends the rights of a role by dropping it; its creator owns it, but not the metalake."""
+    store, ann = lake.store, lake.store.as_user("ann@corp")
+    lake.role("maker", ("create_role", "metalake", "lake"))
+    role = ann.roles.create("lake.reader")
+    lake.reader()
+    assert ann.tables.exists("lake.sales.eu.orders")
+    store.roles.drop(role)
+    with pytest.raises(ms.PermissionDenied, match="must own"):
+        ann.roles.restore("lake.reader")
+    assert not ann.tables.exists("lake.sales.eu.orders")
+    store.owners.set("lake", ("lake", "ann@corp"), kind="metalake")
+    assert ann.roles.restore("lake.reader").id == role.id
 
 
 def test_a_job_is_what_its_template_says(lake: Lake) -> None:

@@ -46,7 +46,8 @@ def test_what_each_operation_needs() -> None:
         assert _words(create) == needs.of("create"), kind
         assert _words(alter) == needs.of("alter"), kind
         assert needs.of("rename") == (() if kind in ("user", "group") else needs.of("alter")), kind
-        for operation in ("drop", "restore", "purge", "enable", "disable"):
+        assert needs.of("restore") == (() if kind in ("user", "group") else needs.of("drop")), kind
+        for operation in ("drop", "purge", "enable", "disable"):
             assert _words(drop) == needs.of(operation), kind
         assert (alter == "an owner", drop == "an owner") == (not needs.alter, not needs.drop), kind
         found = dict(re.findall(r"(\w+): ((?:`\w+`(?: or )?)+)", rows[0] if rows else ""))

@@ -90,6 +90,22 @@ def test_an_outcome_shows_nothing_that_is_hidden_by_now(lake: Lake, write: str) 
     assert store.outcome(operation).state == "committed"
 
 
+@pytest.mark.parametrize("above", ["lake.sales.{}", "lake.{}", "{}"])
+def test_a_restore_does_not_tell_that_a_hidden_container_exists(lake: Lake, above: str) -> None:
+    store = lake.store
+    store.metalakes.create("hidden")
+    store.catalogs.create("lake.hidden", type="relational")
+    store.schemas.create("lake.sales.hidden")
+    lake.role("denied", ("use_schema", "schema", "lake.sales.hidden"), deny=True)
+    kind = ("catalog", "schema", "table")[above.count(".")]
+    ann, told = store.as_user("ann@corp"), []
+    for name in ("hidden", "nothing"):
+        with pytest.raises(ms.EntityNotFound) as caught:
+            ann.manager(kind).restore(f"{above.format(name)}.x")
+        told.append(str(caught.value.to_dict()).replace(name, "it"))
+    assert told[0] == told[1]
+
+
 def test_an_outcome_of_several_entities_needs_all_of_them(lake: Lake) -> None:
     store, operation = lake.store, ms.new_operation_id()
     role = lake.role("second", ("select_table", "table", T), ("use_catalog", "catalog", "lake.sales"))

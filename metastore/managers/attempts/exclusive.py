@@ -287,8 +287,8 @@ def _dropped(view: View, kind: Kind, names: tuple[str, ...], entity_id: int | No
     parents: tuple[Node, ...] = ()
     if len(names) > 1:
         (resolved,) = view.backend.resolve([Lookup(where.families[:-1], names[:-1])])
-        if len(resolved.nodes) < len(names) - 1:
-            raise absent(view.backend, where, resolved.nodes)
+        if resolved.record is None:  # a hidden parent has all its nodes
+            raise absent(view.backend, where, resolved.nodes[: len(names) - 2])
         parents = resolved.nodes
     parent = root_or_last(parents)
     with standing(view, parents):

@@ -165,7 +165,8 @@ class Rules:
     def may_do(self, name: str, operation: str, thing: int) -> bool:
         """Whether the user may alter, rename, drop … an entity."""
         kind = self.things[thing].kind
-        if operation == "rename" and kind in ("user", "group"):  # a name is an identity
+        kept = {"rename": ("user", "group"), "restore": ("user", "group", "role")}  # identities, and what has rights
+        if kind in kept.get(operation, ()):
             return self.owns(name, self.way(thing)[0])
         return self.may(name, needs(kind, operation), thing)
 
