@@ -245,8 +245,9 @@ def _wants_of_update(view: View, write: Update, writes: Sequence[Write]) -> Iter
     if action == "alter" and linked:
         yield Want(write.id, "row", linked[0].event.kind)  # a new version also writes the model's document
         return
-    if action == "restore" and any(isinstance(w, Delete) and w.kind == DROP.name for w in writes):
-        return  # a drop in steps is rolled back, for which its row needs a right
+    ends = [w.name for w in writes if isinstance(w, Delete) and w.kind == DROP.name]
+    if action == "restore" and any(target_id(name) == write.id for name in ends):
+        return  # its drop in steps is rolled back, for which the row of the drop needs a right
     yield Want(write.id, "own" if action == "move" else action)
     if _makes_somebody_else(view, write):
         yield Want(write.id, "rename")
