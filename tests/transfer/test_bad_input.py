@@ -349,6 +349,26 @@ def test_relations_before_their_other_end() -> None:
         assert store.verify() == []
 
 
+def test_relations_of_an_unknown_kind() -> None:
+    """The command line does not know the kinds that a program declared; its import keeps their relations."""
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        topic = store.topics.create("lake.c.s.t", parents=True)
+        store.tags.attach(topic, store.tags.create("lake.pii"))
+        store.owners.set(topic, store.users.create("lake.ann"))
+        store.roles.grant(store.roles.create("lake.r"), "use_catalog", "lake.c", kind="catalog")
+        stream = io.BytesIO()
+        store.export_to(stream)
+    lines = json.loads(b"[%s]" % b",".join(stream.getvalue().splitlines()))
+    at_path(lines, "lake", "c", "s", "t").update(kind="box", family="boxes")
+    other("relation", "grant", to=["lake", "c", "s", "t"], to_kind="box")(lines)
+    with ms.open("memory://") as store:
+        imported = store.import_from(io.BytesIO(sealed(lines)))
+        assert store.export_to(io.BytesIO()).hash == imported.hash
+        assert store.verify() == []
+
+
 @pytest.mark.parametrize("to", [3, "1", None, []])
 def test_an_alias_to_a_missing_version(to: object) -> None:
     with ms.open("memory://") as store:
