@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import json
 import os
@@ -416,6 +417,16 @@ def test_a_stream_that_breaks_off(left: int) -> None:
     closed.close()
     with ms.open("memory://") as store, pytest.raises(ms.InvalidArgument, match=r"the stream cannot be read: .*closed"):
         store.import_from(closed)
+
+
+def test_a_compressed_stream_that_is_cut_off() -> None:
+    data = gzip.compress(sealed(small()))
+    with (
+        ms.open("memory://") as store,
+        gzip.open(io.BytesIO(data[:-20])) as stream,
+        pytest.raises(ms.InvalidArgument, match="the stream cannot be read: Compressed file ended"),
+    ):
+        store.import_from(stream)
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
