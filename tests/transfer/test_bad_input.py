@@ -355,8 +355,11 @@ def test_a_history_of_an_old_release() -> None:
     with ms.open("memory://") as store:
         store.metalakes.create("lake")
         store.catalogs.create("lake.c", type="relational", fold_case=True)
-        store.tables.create("lake.c.s.t", parents=True)
-        store.catalogs.alter("lake.c", ms.SetComment("later than the table"))
+        store.schemas.create("lake.c.s")
+        with store.transaction() as tx:
+            tx.tables.create("lake.c.s.t")
+            tx.tables.create("lake.c.s.u")
+        store.catalogs.alter("lake.c", ms.SetComment("later than the tables"))
         stream = io.BytesIO()
         store.export_to(stream, history=True)
     lines = json.loads(b"[%s]" % b",".join(stream.getvalue().splitlines()))
@@ -368,7 +371,7 @@ def test_a_history_of_an_old_release() -> None:
         store.import_from(io.BytesIO(sealed(lines)))
         assert store.verify() == []
         now = store.position()
-        assert [one.path for one in store.at(now).tables.list("lake.c.s")] == ["lake.c.s.t"]
+        assert list(store.at(now).tables.names("lake.c.s")) == ["t", "u"]
 
 
 def test_relations_of_an_unknown_kind() -> None:
