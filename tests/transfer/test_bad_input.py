@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pytest
 
@@ -450,7 +450,7 @@ def test_a_compressed_stream_that_is_cut_off() -> None:
         gzip.open(io.BytesIO(data[:-20])) as stream,
         pytest.raises(ms.InvalidArgument, match="the stream cannot be read: Compressed file ended"),
     ):
-        store.import_from(stream)
+        store.import_from(cast(BinaryIO, stream))
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
