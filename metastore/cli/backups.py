@@ -90,7 +90,7 @@ def _exports(place: Path) -> Iterator[Backup]:
     for file in files:
         try:
             with file.open("rb") as stream:
-                header, _, _ = check(stream, lambda _: None)
+                header = check(stream, lambda _: None).header
         except OSError as error:
             yield Backup(str(file), [f"it cannot be read: {error.strerror}"])
         except InvalidArgument as error:

@@ -1,26 +1,32 @@
 """Check the relations of a file without ids: both ends are in the file, and of kinds that the relation can have.
 
-It keeps in memory the paths to which relations lead.
+It keeps in memory the paths to which relations lead, and the families on those to kinds that are unknown here.
 """
 
 from __future__ import annotations
 
 from metastore.errors import InvalidArgument
+from metastore.kinds.registry import KINDS
 from metastore.kinds.relation import Relation
 from metastore.kinds.tag import clean_value
 from metastore.names import format_path
 from metastore.transfer.lines import EntityLine, RelationLine
 from metastore.transfer.rows import column_at
 
-__all__ = ["Ends"]
+__all__ = ["End", "Ends"]
+
+End = tuple[str | None, tuple[str, ...]]
+"""The kind and the names of an entity to which a relation leads."""
 
 
 class Ends:
     """The ends of relations that have not been found in the file yet."""
 
     def __init__(self) -> None:
-        self.wanted: dict[tuple[str | None, tuple[str, ...]], str] = {}
+        self.wanted: dict[End, str] = {}
         """By kind and path: one relation that leads there."""
+        self.families: dict[End, tuple[str, ...]] = {}
+        """The families of the names on the paths to ends of unknown kinds."""
 
     def relation(self, relation: Relation, line: RelationLine, owner: EntityLine) -> None:
         """Note a relation. Raises InvalidArgument for a wrong kind, a column that is not there, a wrong value."""
@@ -40,7 +46,9 @@ class Ends:
 
     def entity(self, line: EntityLine) -> None:
         """Note an entity of the file."""
-        self.wanted.pop((line.kind, line.names), None)
+        end = line.kind, line.names
+        if self.wanted.pop(end, None) is not None and line.kind not in KINDS:
+            self.families[end] = (*line.under, line.family)
 
     def finish(self) -> None:
         """Raise InvalidArgument for a relation to an entity that the file does not have."""

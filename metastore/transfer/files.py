@@ -116,7 +116,7 @@ class _Source:
         def call(*args: Any) -> Any:
             try:
                 return method(*args)
-            except (OSError, ValueError) as error:  # ValueError: it is closed
+            except Exception as error:  # each kind of stream has its own, such as zlib.error
                 raise InvalidArgument(f"{self._what} cannot be read: {error}; open it again, or copy it") from error
 
         vars(self)[name] = call  # Python now finds it at once, for the next line

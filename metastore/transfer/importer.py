@@ -60,7 +60,7 @@ def import_lines(
     ``follow``: the file is not a copy, but follows another system. Raises EntityNotFound for a missing parent,
     EntityAlreadyExists for an entity that exists and differs, or was created here meanwhile; NotInUse.
     """
-    header, footer, top = checked
+    header, footer, top, families = checked
     parents = _parents(session, header, into)
     if top is not None and parents:
         check_below(top.kind, parents[-1].kind, format_path((*[n.name for n in parents], top.names[-1])))
@@ -76,10 +76,8 @@ def import_lines(
         if before is not None:
             before.result()
     if footer.relations:  # after all entities, because the other end of a relation may come later in the file
-        names = tuple([n.name for n in parents])
-        written, left = import_relations(
-            session, body(stream, header, _silent), names, if_exists, call, follow and follow.only
-        )
+        lines = body(stream, header, _silent)
+        written, left = import_relations(session, lines, parents, families, if_exists, call, follow and follow.only)
         importer.written, importer.left = importer.written + written, importer.left + left
     importer.disable()
     return Imported(footer.lines, importer.written, importer.left, footer.hash, footer.checksum, restored=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import BinaryIO, Final, NamedTuple
 
@@ -24,7 +24,7 @@ from metastore.port.conditions import DROPPED, DROPPING, LIVE, PURGING, ROOT_ID
 from metastore.port.unreadable import reason
 from metastore.transfer.digest import of_header
 from metastore.transfer.documents import check_document, check_versions
-from metastore.transfer.ends import Ends
+from metastore.transfer.ends import End, Ends
 from metastore.transfer.lines import (
     OPERATION,
     Body,
@@ -68,6 +68,8 @@ class Checked(NamedTuple):
     footer: Footer
     top: EntityLine | None
     """The line of the first entity; None: there is none."""
+    families: Mapping[End, tuple[str, ...]]
+    """See :class:`Ends`."""
 
 
 def read_header(stream: BinaryIO) -> Header:
@@ -105,7 +107,7 @@ def check(stream: BinaryIO, progress: Progress, *, folds: bool = False) -> Check
                 )
             _compare(number, line, replace(tally.footer(), header=line.header and of_header(first)))
             _find_ends(stream, header, structure.ends)
-            return Checked(header, line, structure.top)
+            return Checked(header, line, structure.top, structure.ends.families)
         try:
             structure.check(line, raw)
         except InvalidArgument as error:

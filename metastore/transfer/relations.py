@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from metastore.errors import EntityAlreadyExists, EntityNotFound
+from metastore.kinds.registry import kind_named
 from metastore.kinds.relation import relation_doc, relation_named
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.relations.ends import EndOf, find_ends
@@ -22,10 +23,11 @@ from metastore.operation.perform import perform
 from metastore.operation.request import Call, Proposal, Request, View
 from metastore.operation.session import Session
 from metastore.port.conditions import LIVE, ROOT_ID
-from metastore.port.records import Record
+from metastore.port.records import Node, Record
 from metastore.port.relations import NO_COLUMN, ONLY, RelationKey, RelationRecord
 from metastore.port.snapshot import TableSnapshot
 from metastore.port.writes import Relate
+from metastore.transfer.ends import End
 from metastore.transfer.lines import AUDIT, Body, EntityLine, RelationLine
 from metastore.transfer.plan import check_known
 from metastore.transfer.walk import Visit
@@ -128,17 +130,18 @@ class _Wish(NamedTuple):
 def import_relations(
     session: Session,
     lines: Iterable[tuple[int, Body]],
-    above: tuple[str, ...],
+    above: Sequence[Node],
+    families: Mapping[End, tuple[str, ...]],
     if_exists: IfExists,
     call: Call,
     only: Collection[int] | None = None,
 ) -> tuple[int, int]:
     """Write the relations of a file whose entities exist; return how many were written, and how many left unchanged.
 
-    ``above``: the names above the paths of the file. ``only``: the ids that both ends may have; None: any ids. Raises
-    EntityNotFound, EntityAlreadyExists.
+    ``above``: the nodes above the paths of the file. ``families``: see :class:`metastore.transfer.ends.Ends`.
+    ``only``: the ids that both ends may have; None: any ids. Raises EntityNotFound, EntityAlreadyExists.
     """
-    wishes = _wishes(lines, above)
+    wishes = _wishes(lines, above, families)
     written = left = 0
     while chunk := list(islice(wishes, _CHUNK)):
         new = _write(session, chunk, if_exists, call, only)
@@ -146,14 +149,20 @@ def import_relations(
     return written, left
 
 
-def _wishes(lines: Iterable[tuple[int, Body]], above: tuple[str, ...]) -> Iterator[_Wish]:
+def _wishes(
+    lines: Iterable[tuple[int, Body]], above: Sequence[Node], families: Mapping[End, tuple[str, ...]]
+) -> Iterator[_Wish]:
+    def end(names: tuple[str, ...], kind: str, under: tuple[str, ...]) -> EndOf:
+        return EndOf((*top, *names), (kind,), under and (*tops, *under))
+
+    top, tops = tuple([n.name for n in above]), tuple([kind_named(n.kind).family for n in above])
     owner: EntityLine | None = None
     for number, line in lines:
         if isinstance(line, EntityLine):
             owner = line
         if isinstance(line, RelationLine) and owner is not None and line.to is not None and line.to_kind is not None:
-            target = EndOf((*above, *owner.names), (owner.kind,))
-            yield _Wish(number, line, target, EndOf((*above, *line.to), (line.to_kind,)))
+            target = end(owner.names, owner.kind, (*owner.under, owner.family))
+            yield _Wish(number, line, target, end(line.to, line.to_kind, families.get((line.to_kind, line.to), ())))
 
 
 def _write(session: Session, chunk: list[_Wish], if_exists: IfExists, call: Call, only: Collection[int] | None) -> int:

@@ -39,7 +39,7 @@ def restore(backend: Backend, clock: Clock, stream: BinaryIO, checked: Checked, 
 
     Raises InvalidArgument if the database is not empty, or if another file is being restored into it.
     """
-    header, footer, _ = checked
+    header, footer, *_ = checked
     numbers = header.numbers
     assert numbers is not None
     if not header.history:  # each line becomes a step, after the position up to which gc has removed changes

@@ -37,12 +37,12 @@ class _Row(NamedTuple):
     through: int | None
 
 
-def check_operations(snapshot: TableSnapshot, *, complete: bool) -> Iterator[Violation]:
+def check_operations(snapshot: TableSnapshot, *, complete: bool, past_from: int) -> Iterator[Violation]:
     """Check that each operation was applied and is in the feed, or has one row with its outcome."""
     rows = (_Row(*row) for row in snapshot.rows("operation", _Row._fields, _Row._fields[:2]))
     for operation, group in groupby(rows, key=lambda row: row.operation_id):
         unapplied: str | None = None
-        together = Together(complete=complete)
+        together = Together(complete=complete, past_from=past_from)
         for n, row in enumerate(group):
             for invariant, problem in (*_problems(row), *_unreadable(row)):
                 message = f"operation {operation} ({row.action}, write {row.ordinal}) {problem}"

@@ -140,7 +140,8 @@ class Replay:
         self._forget(entity_id)
         self._set(entity_id, parent)
         if is_container(kind):
-            self._folds[entity_id] = bool(event.fold)
+            if event.parent_id is not None:  # otherwise an older program wrote the step, without its place
+                self._folds[entity_id] = bool(event.fold)
             family = kind_named(kind).family
             self._families[family] = None
             label = self._labels[entity_id] = (parent, family, names[-1])

@@ -186,10 +186,13 @@ def _differs(what: str, said: tuple[str | None, int], step: Step) -> Iterator[st
 
 
 class Together:
-    """Follows the rows of one operation. All rows with a position must name the same last position of the commit."""
+    """Follows the rows of one operation. All rows with a position must name the same last position of the commit.
 
-    def __init__(self, *, complete: bool) -> None:
-        self._complete = complete
+    Up to ``past_from`` no read relies on it, and older programs did not write it.
+    """
+
+    def __init__(self, *, complete: bool, past_from: int) -> None:
+        self._complete, self._past_from = complete, past_from
         self._count, self._last = 0, 0
         self._ordinals = set[int]()
         self._through = set[int | None]()
@@ -206,7 +209,7 @@ class Together:
         """Yield the problems of the operation, after its last row. gc may have removed some of its rows."""
         if self._complete and self._ordinals != set(range(len(self._ordinals))):
             yield f"has the writes {sorted(self._ordinals)}, with gaps"
-        if self._count == 0:
+        if self._last <= self._past_from:  # also without any row
             return
         (through, *more) = self._through
         if more:

@@ -99,7 +99,7 @@ def _violations(snapshot: TableSnapshot) -> Iterator[Violation]:
     evidence = Evidence()
     yield from _feed(snapshot, replay, evidence)
     yield from _readers(snapshot)
-    yield from check_operations(snapshot, complete=complete)
+    yield from check_operations(snapshot, complete=complete, past_from=past_from)
     yield from check_taken(snapshot)
     yield from _siblings(snapshot, places)
     yield from _Rows(snapshot, places, replay, past_from, evidence).check()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pytest
 
@@ -349,6 +350,50 @@ def test_relations_before_their_other_end() -> None:
         assert store.verify() == []
 
 
+def test_a_history_of_an_old_release() -> None:
+    """Its steps do not have the places of their rows, nor the end of their commit. Nothing is wrong with that."""
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational", fold_case=True)
+        store.schemas.create("lake.c.s")
+        with store.transaction() as tx:
+            tx.tables.create("lake.c.s.t")
+            tx.tables.create("lake.c.s.u")
+        store.catalogs.alter("lake.c", ms.SetComment("later than the tables"))
+        stream = io.BytesIO()
+        store.export_to(stream, history=True)
+    lines = json.loads(b"[%s]" % b",".join(stream.getvalue().splitlines()))
+    for step in lines:
+        if "operation_id" in step:
+            for name in ("parent_id", "name", "fold", "state", "family", "key", "through"):
+                step.pop(name, None)
+    with ms.open("memory://") as store:
+        store.import_from(io.BytesIO(sealed(lines)))
+        assert store.verify() == []
+        now = store.position()
+        assert list(store.at(now).tables.names("lake.c.s")) == ["t", "u"]
+
+
+def test_relations_of_an_unknown_kind() -> None:
+    """The command line does not know the kinds that a program declared; its import keeps their relations."""
+    with ms.open("memory://") as store:
+        store.metalakes.create("lake")
+        store.catalogs.create("lake.c", type="relational")
+        topic = store.topics.create("lake.c.s.t", parents=True)
+        store.tags.attach(topic, store.tags.create("lake.pii"))
+        store.owners.set(topic, store.users.create("lake.ann"))
+        store.roles.grant(store.roles.create("lake.r"), "use_catalog", "lake.c", kind="catalog")
+        stream = io.BytesIO()
+        store.export_to(stream)
+    lines = json.loads(b"[%s]" % b",".join(stream.getvalue().splitlines()))
+    at_path(lines, "lake", "c", "s", "t").update(kind="box", family="boxes")
+    other("relation", "grant", to=["lake", "c", "s", "t"], to_kind="box")(lines)
+    with ms.open("memory://") as store:
+        imported = store.import_from(io.BytesIO(sealed(lines)))
+        assert store.export_to(io.BytesIO()).hash == imported.hash
+        assert store.verify() == []
+
+
 @pytest.mark.parametrize("to", [3, "1", None, []])
 def test_an_alias_to_a_missing_version(to: object) -> None:
     with ms.open("memory://") as store:
@@ -396,6 +441,16 @@ def test_a_stream_that_breaks_off(left: int) -> None:
     closed.close()
     with ms.open("memory://") as store, pytest.raises(ms.InvalidArgument, match=r"the stream cannot be read: .*closed"):
         store.import_from(closed)
+
+
+def test_a_compressed_stream_that_is_cut_off() -> None:
+    data = gzip.compress(sealed(small()))
+    with (
+        ms.open("memory://") as store,
+        gzip.open(io.BytesIO(data[:-20])) as stream,
+        pytest.raises(ms.InvalidArgument, match="the stream cannot be read: Compressed file ended"),
+    ):
+        store.import_from(cast(BinaryIO, stream))
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

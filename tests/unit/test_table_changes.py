@@ -115,6 +115,17 @@ def test_a_rename_to_the_same_name_changes_nothing() -> None:
     assert applied(orders(), RenameColumn("id", "id")) == orders()
 
 
+def test_a_column_named_even() -> None:
+    """As a distribution, the word names no column; elsewhere it does."""
+    layout = {"partitioning": ["even"], "distribution": "even", "sort_orders": ["even"]}
+    doc = TABLE.document(None, {}, {"columns": [Column("even", "int"), Column("b", "int")], **layout})
+    renamed = applied(doc, RenameColumn("even", "odd"))
+    assert (renamed["partitioning"], renamed["distribution"]) == (["odd"], "even")
+    assert renamed["sort_orders"] == ["odd asc nulls first"]
+    with pytest.raises(InvalidArgument, match="the partitioning 'even' refers to even"):
+        applied(doc, DropColumn("even"))
+
+
 def test_a_drop_frees_the_name_but_not_the_id() -> None:
     doc = applied(orders(), DropColumn("tags"), AddColumn("tags", "int"), DropColumn("address.zip code"))
     assert column(doc, "tags").id == orders()["last_column_id"] + 1

@@ -125,7 +125,7 @@ def write_file(
     stream.flush()
     contents = written.contents()
     if ids:
-        contents.checked = Checked(header, footer, structure.top)
+        contents.checked = Checked(header, footer, structure.top, structure.ends.families)
     return contents
 
 

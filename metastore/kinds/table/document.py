@@ -18,6 +18,7 @@ from metastore.columns.column import Column, Node, reconcile
 from metastore.errors import InvalidArgument
 from metastore.kinds.table.dropping import kept_dropping
 from metastore.kinds.table.layout import (
+    EVEN,
     Index,
     check_distribution,
     check_indexes,
@@ -94,7 +95,7 @@ def _optional(value: object, what: str) -> str | None:
 def layout_references(doc: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each reference of the layout to a column: the place of the reference in words, and the column's path."""
     texts = [("the partitioning", t) for t in doc.get("partitioning", ())]
-    texts += [("the distribution", t) for t in (doc.get("distribution"),) if t is not None]
+    texts += [("the distribution", t) for t in (doc.get("distribution"),) if t not in (None, EVEN)]
     texts += [("the sort order", t) for t in doc.get("sort_orders", ())]
     for what, text in texts:
         for names in references(text):
@@ -109,7 +110,7 @@ def rename_references(doc: Doc, old: tuple[str, ...], new: tuple[str, ...]) -> N
     for key in ("partitioning", "sort_orders"):
         if key in doc:
             doc[key] = [renamed(text, old, new) for text in doc[key]]
-    if doc.get("distribution") is not None:
+    if doc.get("distribution") not in (None, EVEN):
         doc["distribution"] = renamed(doc["distribution"], old, new)
     for index in doc.get("indexes", ()):
         index["columns"] = [_renamed_path(path, old, new) for path in index["columns"]]

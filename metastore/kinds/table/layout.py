@@ -29,6 +29,7 @@ from metastore.errors import InvalidArgument
 from metastore.names import clean_name, clean_text, format_path, parse_path
 
 __all__ = [
+    "EVEN",
     "Index",
     "check_distribution",
     "check_indexes",
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 Names = tuple[str, ...]
+EVEN: Final = "even"
+"""The distribution that refers to no column. In the other texts it is a column's name."""
 _ONE: Final = {"year", "month", "day", "hour", "truncate"}
 _NUMBERED: Final = {"bucket": "bucket(16, id)", "truncate": "truncate(4, name)", "hash": "hash(16, id)"}
 _PARTITIONING: Final = frozenset({"bucket", "truncate", "year", "month", "day", "hour", "list", "range"})
@@ -181,8 +184,8 @@ def _parse(text: str) -> _Expression:
 
 
 def references(text: str) -> tuple[Names, ...]:
-    """Return the paths of the columns that a partitioning, distribution or sort order refers to."""
-    return () if text == "even" else _parse(text).references
+    """Return the paths of the columns that a partitioning, sort order, or distribution other than EVEN refers to."""
+    return _parse(text).references
 
 
 def parts_of(text: str) -> tuple[str | None, tuple[str | Names, ...], str]:
@@ -222,8 +225,8 @@ def check_distribution(text: str | None, nodes: list[Node]) -> str | None:
     if text is None:
         return None
     text = clean_text(text, "a distribution")
-    if text.strip().lower() == "even":
-        return "even"
+    if text.strip().lower() == EVEN:
+        return EVEN
     expression = _parse(text)
     if (expression.function or "").lower() not in _DISTRIBUTION or expression.rest:
         raise InvalidArgument(f"the distribution {text!r} is none of 'hash(16, id)', 'range(ts)', 'even'")

@@ -24,10 +24,14 @@ from metastore.port.records import Lookup, Record, Resolved
 
 @dataclass(frozen=True)
 class EndOf:
-    """The end that a caller names: an entity, or a path and the kinds that are allowed there; ``()``: all kinds."""
+    """The end that a caller names: an entity, or a path and the kinds that are allowed there; ``()``: all kinds.
+
+    ``families`` are those of the names on the path, if they are known: a program may not know the only kind.
+    """
 
     target: Target
     kinds: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ def end_of(target: Target, kinds: tuple[str, ...], kind: str | None = None) -> E
 def lookups_of(end: EndOf) -> dict[Lookup, tuple[Kind, ...]]:
     """Return the lookups of a path, each with the kinds that it may find. Raises InvalidArgument for a wrong depth."""
     assert isinstance(end.target, tuple)
+    if end.families:
+        return {Lookup(end.families, end.target): tuple([kind_named(name) for name in end.kinds])}
     kinds_of: dict[Lookup, tuple[Kind, ...]] = {}
     for kind in [kind_named(name) for name in end.kinds or KINDS]:
         families = families_of(kind, len(end.target))
