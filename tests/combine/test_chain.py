@@ -294,6 +294,17 @@ def test_functions_that_wait_behind_one_that_cut_do_not_lead(store: Store, monke
     assert store.tables.load(T0).properties["counter"] == "5"
 
 
+def test_no_function_begins_in_a_chain_that_has_taken_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many short functions would hold up the first caller. Alters take no time, and join the same commit."""
+    monkeypatch.setattr(chain, "SLOW", -1.0)
+    one, before = chain_of(store), store.tables.load(T0).version
+    calls = [lambda: count(store), lambda: count(store), lambda: alter(store, "a")]
+    with sending(store, lambda _, send: send()) as batches, ThreadPoolExecutor(3) as pool:
+        found = results(started(pool, one, calls))
+    assert [len(batch.alters[0].steps) for batch in batches] == [2]
+    assert found == [2, 3, before + 2]
+
+
 def test_a_slow_function_holds_up_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its callers go alone only after the second time: its thread may have had no processor."""
     _take_for_slow(monkeypatch, 0.3)
