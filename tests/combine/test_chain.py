@@ -748,6 +748,36 @@ def test_a_chain_has_at_most_so_many_steps(store: Store) -> None:
     assert len(set(found)) == len(calls)
 
 
+@pytest.mark.parametrize("to", ["a commit", "a ticket"])
+def test_while_others_compete_each_chain_takes_a_ticket(
+    store: Store, url: str, to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise every second chain could lose to them."""
+    for times in ("_COMPETES", "_STAYS"):
+        monkeypatch.setattr(chain, times, LONGEST)
+    one, table, backend = chain_of(store), store.tables.load(T0), store._session.backend
+    calls, lost = [lambda: alter(store, "a"), lambda: alter(store, "b")], [to == "a commit"]
+
+    def gate(_: Batch, send: Callable[[], Any]) -> Any:
+        if lost and lost.pop():
+            other.tables.alter(table, ms.SetProperty("other", "1"))
+        return send()
+
+    with ms.open(url) as other, sending(store, gate) as batches, ThreadPoolExecutor(2) as pool:
+        if to == "a ticket":
+            older = backend.queue([table.id], LONGEST)
+            futures = started(pool, one, calls)
+            wait_until(lambda: backend.line([table.id], None).ahead > 1, LONGEST)
+            backend.leave([table.id], older, 0.0)
+            results(futures)
+        else:
+            begin_without_a_ticket(store, one)
+            results(started(pool, one, calls))
+        results(started(pool, one, calls))
+    assert [batch.alters[0].ticket is None for batch in batches] == [True, False, False][-len(batches) :]
+    assert len(batches) == 2 + (to == "a commit")
+
+
 def test_an_older_ticket_refuses_a_chain(store: Store) -> None:
     one, table, refused = chain_of(store), store.tables.load(T0), list[bool | None]()
     backend: Any = store._session.backend
