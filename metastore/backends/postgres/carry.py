@@ -22,6 +22,7 @@ CARRY = without_comments(
         # the transaction's own position is drawn before those of the intents
         first="\nfirst AS MATERIALIZED (SELECT nextval('change_seq') AS seq FROM go),",
         after_first=", first",
+        at="go.at",
         more=f""",
 -- the transaction's own history, change event and result
 logged AS (
@@ -48,7 +49,14 @@ FROM (SELECT 1) AS one LEFT JOIN go ON true"""
 
 # The logarithm of 0 raises READ, which aborts the whole commit.
 HELP_MUST = without_comments(
-    RESOLVING.format(free="", first="", after_first="", more="")
+    RESOLVING.format(
+        free="",
+        first="",
+        after_first="",
+        # an earlier statement made the version that an intent before the first change found: its time is older
+        at="CASE WHEN bool_or(w.action = 'alter') OVER (ORDER BY w.n) THEN go.at ELSE go.modified_at END",
+        more="",
+    )
     + "SELECT ln(CASE WHEN EXISTS (SELECT FROM go) THEN 1 ELSE 0 END)"
 )
 """Resolves intents after the statements of a general commit, whose new version it expects; otherwise fails."""

@@ -178,7 +178,8 @@ def marked(mark: Mark, rows: list[Row]) -> CommitOutcome:
 RESOLVING = without_comments(f"""WITH {GUARDED},
 -- The compare-and-swap, as a lock on the entity's row: a second helper waits here, then finds another version.
 cas AS MATERIALIZED (
-  SELECT id FROM entity WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{{free}}
+  SELECT id, modified_at FROM entity
+  WHERE id = %(id)s::bigint AND version = %(version)s::bigint AND {ALL_GUARDED}{{free}}
   FOR NO KEY UPDATE),
 -- The intents, by operation id, after the entity. An intent that was cancelled meanwhile is not found, and then the
 -- count below is wrong: a cancelled intent is never applied.
@@ -188,12 +189,13 @@ mine AS MATERIALIZED (
   ORDER BY operation_id FOR UPDATE),
 -- The gate: one row if everything holds. All writes join it. One reading of the clock for all of them.
 go AS MATERIALIZED (
-  SELECT {NOW} AS at FROM cas
+  SELECT {NOW} AS at, modified_at FROM cas
   WHERE (SELECT count(*) FROM mine) = cardinality(%(r_ids)s::uuid[]) AND {DURABLE}),{{first}}
 -- The outcome of each intent, in the order in which they apply. The positions are drawn here, after the last lock, and
 -- only for intents that change something: each is one step of the entity's history.
 wanted AS MATERIALIZED (
-  SELECT w.*, go.at, CASE WHEN w.action = 'alter' THEN nextval('change_seq') END AS seq, {GENERATION} AS generation
+  SELECT w.*, {{at}} AS at, CASE WHEN w.action = 'alter' THEN nextval('change_seq') END AS seq,
+    {GENERATION} AS generation
   FROM go{{after_first}}, unnest(%(r_ids)s::uuid[], %(r_actions)s::text[], %(r_versions)s::bigint[], %(r_docs)s::text[],
     %(r_results)s::text[], %(r_changes)s::text[]) WITH ORDINALITY
     AS w(operation_id, action, version, doc, result, changes, n) ORDER BY w.n),
@@ -226,6 +228,7 @@ _HELP = without_comments(
     AND NOT {in_line("%(id)s::bigint")}""",
         first="",
         after_first="",
+        at="go.at",
         more="",
     )
     + f"""-- one row, always: it says when, or which precondition did not hold
