@@ -294,6 +294,17 @@ def test_functions_that_wait_behind_one_that_cut_do_not_lead(store: Store, monke
     assert store.tables.load(T0).properties["counter"] == "5"
 
 
+def test_no_function_begins_in_a_chain_that_has_taken_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many short functions would hold up the first caller. Alters take no time, and join the same commit."""
+    monkeypatch.setattr(chain, "SLOW", -1.0)
+    one, before = chain_of(store), store.tables.load(T0).version
+    calls = [lambda: count(store), lambda: count(store), lambda: alter(store, "a")]
+    with sending(store, lambda _, send: send()) as batches, ThreadPoolExecutor(3) as pool:
+        found = results(started(pool, one, calls))
+    assert [len(batch.alters[0].steps) for batch in batches] == [2]
+    assert found == [2, 3, before + 2]
+
+
 def test_a_slow_function_holds_up_nobody(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its callers go alone only after the second time: its thread may have had no processor."""
     _take_for_slow(monkeypatch, 0.3)
@@ -735,6 +746,38 @@ def test_a_chain_has_at_most_so_many_steps(store: Store) -> None:
         found = results(started(pool, one, calls))
     assert [len(batch.alters[0].steps) for batch in batches] == [link.STEPS, 6]
     assert len(set(found)) == len(calls)
+
+
+@pytest.mark.parametrize("to", ["a commit", "a ticket"])
+def test_while_others_compete_each_chain_takes_a_ticket(
+    store: Store, url: str, to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise every second chain could lose to them."""
+    for times in ("_COMPETES", "_STAYS"):
+        monkeypatch.setattr(chain, times, LONGEST)
+    one, table, backend = chain_of(store), store.tables.load(T0), store._session.backend
+    calls, lost = [lambda: alter(store, "a"), lambda: alter(store, "b")], [to == "a commit"]
+
+    def gate(_: Batch, send: Callable[[], Any]) -> Any:
+        if lost and lost.pop():
+            other.tables.alter(table, ms.SetProperty("other", "1"))
+        return send()
+
+    if to == "a ticket":
+        older, wait = backend.queue([table.id], LONGEST), tickets.Watch.wait
+
+        def ends(*more: Any) -> None:
+            backend.leave([table.id], older, 0.0)
+            wait(*more)
+
+        monkeypatch.setattr(tickets.Watch, "wait", ends)
+    else:
+        begin_without_a_ticket(store, one)
+    with ms.open(url) as other, sending(store, gate) as batches, ThreadPoolExecutor(2) as pool:
+        for _ in range(2):
+            results(started(pool, one, calls))
+    with_ticket = [batch.alters[0].ticket is not None for batch in batches]
+    assert with_ticket == ([False, True, True] if to == "a commit" else [True, True])
 
 
 def test_an_older_ticket_refuses_a_chain(store: Store) -> None:

@@ -395,13 +395,17 @@ class TestOtherWrites:
         assert [row_of(ground, i).action for i in ids] == ["pending"] * 2
 
 
-@pytest.mark.parametrize("by", ["another change", "a transaction", "a transaction with more"])
+@pytest.mark.parametrize(
+    "by", ["another change", "a transaction", "a transaction with more", "a transaction that also creates"]
+)
 def test_what_changes_nothing_shows_the_version_of_its_own_commit(ground: Ground, by: str) -> None:
     """Such a result is kept before the time of the commit is known. A wrong time looks like a restored backup."""
     ids = list[UUID]()
 
     def fn(tx: Any) -> None:
         table = tx.tables.alter(ground.table, ms.SetComment("x"))
+        if by == "a transaction that also creates":
+            tx.tables.create((*table.names[:-1], "more"))
         ids.append(announce(ground, table))
         if by == "a transaction with more":
             tx.schemas.alter(ground.one, ms.SetComment("y"))

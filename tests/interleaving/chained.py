@@ -61,17 +61,20 @@ def _more(tx: Any) -> object:
 COUNT, ALTER, REFUSE = count(hot=True), by_path("a", hot=True), _refuse("1")
 REFUSE_2 = _refuse("2")
 SET = Op("set the count", lambda h: h.store.tables.alter(T, ms.SetProperty("n", "5")))
-B, C, D = (by_path(key, hot=True) for key in "bcd")
+B, C, D, E, F, G, H = (by_path(key, hot=True) for key in "bcdefgh")
 MORE = Op("count in two places", lambda h: h.store.run(_more), "t", counts=True)
 IN_A_ROW = (*together(COUNT, ALTER), *together(COUNT, REFUSE_2))
 """The second chain begins with what the first one left, without a ticket."""
 CHAIN = together(COUNT, COUNT, ALTER)
+FOUR_IN_A_ROW = (*together(COUNT, ALTER), *together(COUNT, B), *together(COUNT, C), *together(COUNT, D))
+FOUR_OF_ALTERS = (*together(ALTER, B), *together(C, D), *together(F, G), *together(H, ALTER))
+"""Three begin without a ticket. If they overlook an announced change, it loses more often than the bound says."""
 
 CHAINED: tuple[Program, ...] = (
     _program("chain, alter", CHAIN, (SET,)),
     _program("chain, alter, a lost answer", together(COUNT, ALTER), (SET,), lose=(0,)),
     _program("chain, alter, a fault", CHAIN, (SET,), crash=(0,), lose=(0,), full=True),
-    _program("chain, hot alter", CHAIN, (by_path("e", hot=True),)),
+    _program("chain, hot alter", CHAIN, (E,)),
     _program("chain, count", CHAIN, (COUNT,)),
     _program("chain, rename", CHAIN, (RENAME,)),
     _program("chain, rename of the parent", CHAIN, (RENAME_PARENT,)),
@@ -84,11 +87,13 @@ CHAINED: tuple[Program, ...] = (
     _program("chains in a row, alter", IN_A_ROW, (SET,)),
     _program("chains in a row, alter, a fault", IN_A_ROW, (SET,), crash=(0,), lose=(0,), full=True),
     _program("chains in a row, count", IN_A_ROW, (COUNT,)),
-    _program("chains in a row, hot alter", IN_A_ROW, (by_path("e", hot=True),)),
-    _program("chains in a row, two hot alters", IN_A_ROW, (by_path("e", hot=True), by_path("f", hot=True)), full=True),
+    _program("chains in a row, hot alter", IN_A_ROW, (E,)),
+    _program("chains in a row, two hot alters", IN_A_ROW, (E, F), full=True),
     _program("chains in a row, rename and back", IN_A_ROW, (RENAME, RENAME_BACK), full=True),
     _program("chains in a row, drop and create", IN_A_ROW, (DROP, RECREATE)),
     _program("chains in a row, freeze", IN_A_ROW, (freeze(),)),
     _program("chains of alters in a row, alter", (*together(ALTER, B), *together(C, D)), (SET,), lose=(0,), full=True),
+    _program("four chains in a row, hot alter", FOUR_IN_A_ROW, (E,)),
+    _program("four chains of alters in a row, hot alter", FOUR_OF_ALTERS, (E,)),
     _program("two chains", together(COUNT, ALTER), together(COUNT, ALTER)),
 )

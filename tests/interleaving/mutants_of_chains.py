@@ -18,6 +18,7 @@ from tests.interleaving.mutant import Mutant
 
 __all__ = ["OF_CHAINS"]
 
+_LOST = "3 after the announcement"
 _commit, _answer, _alters, _send = Chain._commit, Chain._answer, Group.alters, InChain.send
 
 
@@ -57,6 +58,11 @@ def _settled_anyway(chain: Chain, link: Link, group: Group, altered: Any) -> Any
     return SETTLED if link.step is None else _answer(chain, link, group, altered)
 
 
+def _overlooking(group: Group) -> Any:
+    """The commit does not fail on an announced change that the chain has not read."""
+    return _alters(group)._replace(helps=True)
+
+
 def _in(owner: type, name: str, fault: Callable[..., Any]) -> Callable[[], AbstractContextManager[None]]:
     @contextmanager
     def broken() -> Iterator[None]:
@@ -66,8 +72,15 @@ def _in(owner: type, name: str, fault: Callable[..., Any]) -> Callable[[], Abstr
     return broken
 
 
-def _mutant(name: str, program: str, owner: type, method: str, fault: Callable[..., Any]) -> Mutant:
-    return Mutant(name, program, "no order explains", MemoryBatches, broken=_in(owner, method, fault))
+def _mutant(
+    name: str,
+    program: str,
+    owner: type,
+    method: str,
+    fault: Callable[..., Any],
+    says: str = "no order explains",
+) -> Mutant:
+    return Mutant(name, program, says, MemoryBatches, broken=_in(owner, method, fault))
 
 
 OF_CHAINS: tuple[Mutant, ...] = (
@@ -77,4 +90,13 @@ OF_CHAINS: tuple[Mutant, ...] = (
     _mutant("half a chain", "chain, rename", Group, "alters", _half),
     _mutant("a chain's step sent twice", "chain, alter, a lost answer", Chain, "_answer", _told_twice),
     _mutant("functions that do not see each other", "chain, rename", Group, "_stepped", _unseen),
+    _mutant("chains overlook a change", "four chains in a row, hot alter", Group, "alters", _overlooking, _LOST),
+    _mutant(
+        "chains of alters overlook it",
+        "four chains of alters in a row, hot alter",
+        Group,
+        "alters",
+        _overlooking,
+        _LOST,
+    ),
 )
