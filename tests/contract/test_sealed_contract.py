@@ -365,6 +365,18 @@ def test_a_repeat_may_make_its_catalog_with_another_data_key(store: Store, table
     assert made() == first
 
 
+def test_what_a_store_remembers_of_several_catalogs_outlives_a_rotation(store: Store, table: Entity) -> None:
+    """One write after the rotation forgets the destroyed data key; the settings of the other catalog still name it."""
+    store.catalogs.create("m.d", type="relational", properties={PATTERNS: "*.token"})
+    other = store.tables.create("m.d.s.t", parents=True, properties={"a.token": SECRETS[2]})
+    store.secrets.rotate(reencrypt=True)
+    store.tables.alter(other, ms.SetProperty("a.token", SECRETS[3]))
+    store.tables.alter("m.c.s.t", ms.SetProperty("a.token", SECRETS[4]))
+    with store.transaction() as tx:
+        tx.tables.alter("m.c.s.t", ms.SetProperty("owner", "bob"), ms.SetProperty("b.token", SECRETS[5]))
+    assert [store.reveal("m.c.s.t", key) for key in ("a.token", "b.token")] == [SECRETS[4], SECRETS[5]]
+
+
 def test_scrub_takes_plain_values_out_of_history(store: Store) -> None:
     store.metalakes.create("m")
     store.catalogs.create("m.c", type="relational", properties={"password": SECRETS[0]})
