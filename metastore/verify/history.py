@@ -278,7 +278,10 @@ def _decode(kind: str, text: str, doc: dict[str, Any]) -> None:
             columns = [column for column in value if isinstance(column, Column)]
             for of_column in {column.type for column in columns}:
                 parse(of_column)
-            _check_numbers(columns, doc.get("last_column_id", 0), set())
+            last = doc.get("last_column_id", 0)
+            if type(last) is not int:  # the next column's number is counted from it
+                raise InvalidArgument(f"the number of the last column is {shown(last)}")
+            _check_numbers(columns, last, set())
 
 
 def _check_numbers(columns: Sequence[Column], last: int, taken: set[int]) -> None:

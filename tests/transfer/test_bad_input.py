@@ -147,6 +147,10 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
         doc(5, columns=[{"id": 2, "name": "a", "type": "int"}]),
         "line 5: lake.c.s.t: .*the column 'a' has the number 2, which is .*not given",
     ),
+    "a column's number that is not whole": (
+        doc(5, last_column_id=1.0),
+        "line 5: lake.c.s.t: .*the number of the last column is 1.0",
+    ),
     "an unknown kind among schemas": (changed(4, kind="box"), "line 4: lake.c.s: a box cannot be of the family schema"),
     "an operation without history": (
         lambda lines: lines.insert(6, {"operation_id": ID, "ordinal": 0, "action": "x", "time": 1}),
