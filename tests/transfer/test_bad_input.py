@@ -149,7 +149,7 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     ),
     "a column's number that is not whole": (
         doc(5, last_column_id=1.0),
-        "line 5: lake.c.s.t: .*the number of the last column is 1.0",
+        "line 5: lake.c.s.t: .*the last_column_id is 1.0",
     ),
     "an unknown kind among schemas": (changed(4, kind="box"), "line 4: lake.c.s: a box cannot be of the family schema"),
     "an operation without history": (
