@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from metastore.errors import InvalidArgument, SecretDamaged
+from metastore.kinds.catalog import CATALOG
 from metastore.kinds.secret import SEALED
 from metastore.operation.request import Request
+from metastore.secrets.declared import KEY
 from metastore.secrets.sealer import Sealed, Sealer
 
 
@@ -30,7 +32,7 @@ def digest(request: Request[Any]) -> str:
     if len(numbers) != 1:
         return _hash(text)
     ((number, sealer),) = numbers.items()
-    return f"{sealer.keyed(_plain(value), number)}:{_hash(_text(_mapped(value, lambda _: None)))}:{number}"
+    return f"{sealer.keyed(_plain(value), number)}:{_mask(value)}:{number}"
 
 
 def digest_of_one(request: Request[Any], number: object) -> str:
@@ -49,16 +51,31 @@ def is_digest_of(first: str, request: Request[Any], own: str, sealer: Sealer | N
         return True
     value = [request.verb, request.arguments()]
     if not mask:  # when the first call was made, the property may not have been secret
-        return bool(own_mask) and full == _hash(_plain(value))
+        newest = 1 if sealer is None or not _makes_catalog(value) else sealer.newest()
+        return any(full == _hash(_plain(_of_older(value, n))) for n in range(1, newest + 1))
     if sealer is None:
         return False
+    older = _of_older(value, int(number))
     try:
         if full == sealer.keyed(_plain(value), int(number)):
             return True
         # an older program digested the secrets in encrypted form
-        return mask == own_mask and full == _hash(_text(_mapped(value, lambda sealed: sealed.under(int(number)))))
+        return full == _hash(_text(_mapped(older, lambda sealed: sealed.under(int(number)))))
     except SecretDamaged:
-        return mask == own_mask
+        return mask in (own_mask, _mask(older))
+
+
+def _makes_catalog(value: Any) -> bool:
+    verb, arguments = value
+    return bool(verb == "create" and arguments[0] == CATALOG.name)
+
+
+def _of_older(value: Any, number: int) -> Any:
+    """Return the arguments as an older program digested them: those of a new catalog contained its data key."""
+    if number == 1 or not _makes_catalog(value):
+        return value
+    verb, (*place, doc, if_exists) = value
+    return [verb, [*place, {**doc, "properties": {KEY: str(number), **doc["properties"]}}, if_exists]]
 
 
 def _parts(text: str) -> tuple[str, str, str]:
@@ -69,6 +86,10 @@ def _parts(text: str) -> tuple[str, str, str]:
 
 def _plain(value: Any) -> str:
     return _text(_mapped(value, lambda sealed: sealed.plain))
+
+
+def _mask(value: Any) -> str:
+    return _hash(_text(_mapped(value, lambda _: None)))
 
 
 def _text(value: Any) -> str:

@@ -48,17 +48,18 @@ def _write_again(kind: Kind | OwnedKind, doc: Any) -> None:
 
 
 def _check_columns(columns: Iterable[Column]) -> None:
-    for column in check_columns(columns):
-        _check_column(column)
+    for one in check_columns(columns):
+        _check_column(one.name, one.type, one.nullable, one.default, one.comment, one.auto_increment)
+        _check_columns(one.fields)
 
 
-@lru_cache(4096)
-def _check_column(column: Column) -> None:
-    flags = {"nullable": column.nullable, "auto_increment": column.auto_increment}
-    new = Column(column.name, column.type, default=column.default, comment=column.comment, **flags)
-    if (new.name, new.type) != (column.name, column.type):
-        raise InvalidArgument(f"the column {column.name!r} is not in its normal form, {new.name} {new.type}")
-    _check_columns(column.fields)
+@lru_cache(4096, typed=True)  # typed: 0 is not False
+def _check_column(
+    name: str, type: str, nullable: bool, default: str | None, comment: str | None, auto_increment: bool
+) -> None:
+    new = Column(name, type, nullable=nullable, default=default, comment=comment, auto_increment=auto_increment)
+    if (new.name, new.type) != (name, type):
+        raise InvalidArgument(f"the column {name!r} is not in its normal form, {new.name} {new.type}")
 
 
 def check_versions(model: EntityLine, owned: Collection[tuple[object, ...]]) -> None:

@@ -25,6 +25,8 @@ from metastore.verify.violations import UNAPPLIED, Violation
 __all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "parsed_problem", "time_problem"]
 
 _NO_CHANGES = "[]"
+_COUNTERS = ("last_column_id", "latest_version")
+"""Fields from which the next number of a column or a version is counted."""
 
 
 class Link(NamedTuple):
@@ -271,6 +273,9 @@ def _decode(kind: str, text: str, doc: dict[str, Any]) -> None:
         decoded = KINDS[kind].entity(Record((Node(0, kind, "", 1, True, False),), *audit))
     else:
         return
+    for counter in _COUNTERS:
+        if type(doc.get(counter, 0)) is not int:
+            raise InvalidArgument(f"the {counter} is {shown(doc[counter])}")
     vars(decoded)["_parsed"] = doc  # otherwise the entity would parse the text again, which takes a third of the time
     for field in type(decoded).doc_fields:
         value = getattr(decoded, field)

@@ -14,8 +14,12 @@ import pytest
 import metastore as ms
 from metastore import Store
 from metastore.kinds.entity import Entity
+from metastore.managers import create_call
+from metastore.managers.attempts.create import with_properties
+from metastore.operation import digest
 from metastore.operation.seals import Seals
 from metastore.secrets.keyring import VARIABLE, new_key
+from metastore.secrets.sealer import Sealer
 from tests.contract.authorized import prepare
 from tests.contract.ground import behind, dump
 
@@ -363,6 +367,43 @@ def test_a_repeat_may_make_its_catalog_with_another_data_key(store: Store, table
     first = made()
     store.secrets.rotate(reencrypt=True)
     assert made() == first
+
+
+@pytest.mark.parametrize("given", [{}, {"a.token": SECRETS[1]}], ids=["declares", "sets"])
+def test_a_repeat_of_an_older_programs_new_catalog_has_the_first_answer(
+    store: Store, table: Entity, given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older program digested secrets in encrypted form, and the number of the data key that it added."""
+    once = ms.new_operation_id()
+    store.secrets.rotate(reencrypt=True)
+
+    def made(properties: dict[str, str]) -> Entity:
+        properties = {PATTERNS: "*.token", **properties}
+        return store.catalogs.create("m.d", type="relational", properties=properties, operation_id=once)
+
+    with monkeypatch.context() as older:
+        older.setattr(create_call, "with_properties", lambda doc, more, without: with_properties(doc, more))
+        older.setattr(digest, "_plain", digest._text)
+        older.setattr(Sealer, "keyed", lambda _, text, number: digest._hash(text))
+        first = made(given)
+    assert made(given) == first
+    for other in ({"user": "ada"}, {"a.token": SECRETS[2]}):
+        with pytest.raises(ms.OperationIdReused):
+            made(other)
+    store.secrets.rotate(reencrypt=True)
+    assert made(given) == first
+
+
+def test_what_a_store_remembers_of_several_catalogs_outlives_a_rotation(store: Store, table: Entity) -> None:
+    """One write after the rotation forgets the destroyed data key; the settings of the other catalog still name it."""
+    store.catalogs.create("m.d", type="relational", properties={PATTERNS: "*.token"})
+    other = store.tables.create("m.d.s.t", parents=True, properties={"a.token": SECRETS[2]})
+    store.secrets.rotate(reencrypt=True)
+    store.tables.alter(other, ms.SetProperty("a.token", SECRETS[3]))
+    store.tables.alter("m.c.s.t", ms.SetProperty("a.token", SECRETS[4]))
+    with store.transaction() as tx:
+        tx.tables.alter("m.c.s.t", ms.SetProperty("owner", "bob"), ms.SetProperty("b.token", SECRETS[5]))
+    assert [store.reveal("m.c.s.t", key) for key in ("a.token", "b.token")] == [SECRETS[4], SECRETS[5]]
 
 
 def test_scrub_takes_plain_values_out_of_history(store: Store) -> None:

@@ -81,6 +81,13 @@ def doc(at: int, **fields: Any) -> Callable[[Lines], None]:
     return lambda lines: lines[at - 1]["doc"].update(fields)
 
 
+def flagged(lines: Lines) -> None:
+    """Two tables have equal columns: 0 == False."""
+    for at, flag in ((5, False), (7, 0)):
+        part = {"id": 2, "name": "b", "type": "int", "nullable": flag}
+        doc(at, columns=[{"id": 1, "name": "a", "type": "struct", "fields": [part]}], last_column_id=2)(lines)
+
+
 BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "no header": (dropped(1), "line 1: this is not an export"),
     "an unknown format": (changed(1, format=2), "line 1: .*format 2, and this program reads format 1"),
@@ -127,6 +134,7 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a partitioning by nothing": (doc(5, partitioning=["b"]), "line 5: lake.c.s.t: its document cannot be written"),
     "a location of another type": (doc(5, location=7), "line 5: lake.c.s.t: its document cannot be written: a loc"),
     "a flag that is a number": (doc(3, fold_case=1.5), "line 3: lake.c: .*the fold_case 1.5 is not a bool"),
+    "a column's flag that is a number": (flagged, "line 7: lake.c.s.u: .*nullable must be True or False, not 0"),
     "a column whose name is a number": (
         doc(5, columns=[{"id": 1, "name": 0, "type": "int"}]),
         "line 5: lake.c.s.t: its document cannot be written",
@@ -138,6 +146,10 @@ BAD: dict[str, tuple[Callable[[Lines], None], str]] = {
     "a column's number beyond the last": (
         doc(5, columns=[{"id": 2, "name": "a", "type": "int"}]),
         "line 5: lake.c.s.t: .*the column 'a' has the number 2, which is .*not given",
+    ),
+    "a column's number that is not whole": (
+        doc(5, last_column_id=1.0),
+        "line 5: lake.c.s.t: .*the last_column_id is 1.0",
     ),
     "an unknown kind among schemas": (changed(4, kind="box"), "line 4: lake.c.s: a box cannot be of the family schema"),
     "an operation without history": (

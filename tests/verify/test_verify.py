@@ -157,6 +157,14 @@ DAMAGE: dict[str, tuple[tuple[str, ...], set[tuple[int, str | None, str | None]]
         ("UPDATE entity SET doc = replace(doc, 'best', 'none') WHERE id = {mod}",),
         {(3, "mod", "lake.c.s.mod"), (1, "mod", "lake.c.s.mod")},
     ),
+    "version beyond the latest": (
+        ("UPDATE entity SET doc = replace(doc, '\"latest_version\":2', '\"latest_version\":1') WHERE id = {mod}",),
+        {(3, "mod", "lake.c.s.mod")},
+    ),
+    "number of a version no integer": (
+        ("UPDATE entity SET doc = replace(doc, '\"latest_version\":2', '\"latest_version\":2.0') WHERE id = {mod}",),
+        {(8, "mod", "lake.c.s.mod")},
+    ),
     "id of the future": (
         (
             "UPDATE operation SET entity_id = 9000 WHERE entity_id = {fs}",

@@ -110,4 +110,7 @@ def sealed_call(
                 raise DeadlineExceeded(
                     "nothing was applied: the catalog above was changed again and again until the deadline; call again"
                 ) from None
-            fresh = True
+        except SecretDamaged:  # a rotation may have destroyed the data key in the remembered settings
+            if fresh:
+                raise
+        fresh = True
