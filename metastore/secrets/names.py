@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from metastore.kinds.secret import Secret
 from metastore.secrets.declared import KEY, PATTERNS, is_plain
 
-__all__ = ["MASK", "hidden_in", "hiding_secrets", "is_hidden"]
+__all__ = ["MASK", "hidden_in", "hiding_secrets", "is_hidden", "without_secrets"]
 
 MASK: Final = "******"
 """The text that replaces a hidden value, as in Gravitino's answers. No client can set it."""
@@ -42,3 +42,12 @@ def hiding_secrets(properties: Mapping[str, str]) -> dict[str, str]:
     """
     texts = {key: value.stored if isinstance(value, Secret) else value for key, value in properties.items()}
     return {**texts, **dict.fromkeys(hidden_in(properties), MASK)}
+
+
+def without_secrets(value: Any, key: str = "") -> Any:
+    """Return a JSON value with the mask in place of plain secrets, however deep they are; ``key``: the value's name."""
+    if isinstance(value, Mapping):
+        return {name: without_secrets(one, name) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_secrets(one, key) for one in value]
+    return MASK if isinstance(value, str) and value and is_hidden(key) and _is_plain(value) else value

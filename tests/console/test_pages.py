@@ -124,6 +124,28 @@ def test_a_table_shows_everything_but_secrets(console: Console) -> None:
     assert "hunter" not in result
 
 
+def test_secrets_deep_in_a_document(console: Console) -> None:
+    """The names of secrets may stand anywhere: in the environment of a job, in the content of a policy."""
+    store, path = console.store, "lake.uploads"
+    template = store.job_templates.create(
+        path, type="shell", executable="echo", environments={"DB_PASSWORD": "hunter3", "MODE": "daily"}
+    )
+    store.job_templates.alter(template, ms.SetTemplate({"environments": {"DB_PASSWORD": "hunter4", "MODE": "hourly"}}))
+    store.policies.create("lake.sealing", content={"rules": [{"client-secret": "hunter5"}], "days": 30})
+    pages = {
+        "place": console.get(path=path, kind="job_template"),
+        "history": console.get(path=path, kind="job_template", tab="history"),
+        "compare": console.get("compare", path=path, kind="job_template", a=1, b=2, all=1),
+        "policy": console.get(path="lake.sealing", kind="policy"),
+        "operation": console.get("operation", id=str(next(iter(store.job_templates.history(template))).operation_id)),
+    }
+    for name, page in pages.items():
+        assert "hunter" not in page.html, name
+    assert "hourly" in pages["place"].text
+    assert "******" in pages["place"].text
+    assert "******" in pages["policy"].text
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "text"),
     [

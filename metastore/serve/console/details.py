@@ -15,6 +15,7 @@ from metastore.kinds.entity import Entity
 from metastore.managers.all import Managers
 from metastore.names import format_path
 from metastore.plain import plain
+from metastore.secrets.names import without_secrets
 from metastore.serve.console.asked import Asked, bounded, url
 from metastore.serve.console.words import exactly, short, value_text
 
@@ -119,7 +120,7 @@ def _fact(name: str, value: Any) -> str:
         return str(value)
     if name == "indexes":
         return "; ".join(f"{one.name}: {one.type} ({', '.join(one.columns)})" for one in value)
-    shown = plain(value)
+    shown = without_secrets(plain(value), name)
     if isinstance(shown, list) and all(isinstance(one, str) for one in shown):
         return ", ".join(shown)
     return json.dumps(shown, ensure_ascii=False)[:_LONGEST]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from metastore.kinds.entity import Entity, Owned
 from metastore.plain import plain
-from metastore.secrets.names import hiding_secrets
+from metastore.secrets.names import without_secrets
 from metastore.serve.console.asked import Asked, Shown
 from metastore.serve.console.words import short
 
@@ -24,16 +21,6 @@ def operation(asked: Asked) -> Shown:
         "outcome": outcome,
         "path": path,
         "kind": getattr(result, "kind", None),
-        "result": None if path is not None or result is None else short(_shown(result), 500),
+        "result": None if path is not None or result is None else short(without_secrets(plain(result)), 500),
     }
     return Shown("operation.html", f"Operation {short(operation_id, 40)}", values)
-
-
-def _shown(result: Any) -> Any:
-    """Return a result as JSON values, its entities and rows without plain secrets."""
-    if isinstance(result, tuple):
-        return [_shown(one) for one in result]
-    value = plain(result)
-    if isinstance(result, Entity | Owned):
-        return {**value, "properties": hiding_secrets(value["properties"])}
-    return value

@@ -14,6 +14,7 @@ from metastore.kinds.entity import Entity, Version
 from metastore.kinds.secret import masked
 from metastore.names import parse_path
 from metastore.past.diff import Difference
+from metastore.secrets.names import without_secrets
 from metastore.serve.console.asked import Asked, Shown, bounded, moment, url
 from metastore.serve.console.frame import frame
 from metastore.serve.console.tree import tree
@@ -118,7 +119,8 @@ def _document(entity: Entity) -> dict[str, str]:
         if key == "properties":
             flat |= {f"property {name}": short(value_text(name, text), 400) for name, text in value.items()}
         elif value not in (None, "", [], {}):
-            flat[key.replace("_", " ")] = short(value if isinstance(value, str) else json.dumps(value), 400)
+            text = value if isinstance(value, str) else json.dumps(without_secrets(value, key))
+            flat[key.replace("_", " ")] = short(text, 400)
     return flat
 
 

@@ -16,7 +16,7 @@ from metastore.kinds.registry import KINDS, OWNED_KINDS
 from metastore.kinds.secret import Secret, as_secret
 from metastore.names import format_path, parse_path
 from metastore.past.diff import Difference
-from metastore.secrets.names import MASK, is_hidden
+from metastore.secrets.names import MASK, is_hidden, without_secrets
 
 __all__ = [
     "ago",
@@ -164,7 +164,7 @@ def leads_to(change: Change | Difference) -> tuple[str, str | None] | None:
 
 def change_in_words(change: EntityChange) -> str:
     """Return one change of an entity as a phrase."""
-    fields = change.to_json()
+    fields = without_secrets(change.to_json())
     said = _SAID.get(change.tag)
     if said is not None:
         return short(said(fields), 200)
