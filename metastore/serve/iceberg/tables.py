@@ -95,7 +95,7 @@ class Loaded:
             tag = None if tag is None else _tag_of(tag, given)
         if tag is not None:
             headers["ETag"] = tag
-            if tag in _tags(has):
+            if _has(has, tag):
                 return Answer(status=304, headers=headers)
         return Answer((self.text, end), headers=headers)
 
@@ -158,7 +158,7 @@ def load(catalog: MetastoreCatalog, call: Call) -> Answer | Loaded:
     if mode not in ("all", "refs"):
         raise BadRequest(f"snapshots is all or refs, not {mode[:20]!r}")
     tag = _tag_of(mode, *catalog.pointer_and_place(names))
-    if tag in _tags(call.headers.get("if-none-match", "")):
+    if _has(call.headers.get("if-none-match", ""), tag):
         return Answer(status=304, headers={"ETag": tag})
     with _ANSWERS_LOCK:
         known = _ANSWERS.get((catalog.reach, tag))
@@ -265,9 +265,9 @@ def _loaded(metadata: TableMetadata, location: str | None, tag: str | None = Non
     return Loaded(f'{{{start}"metadata":{text}'.encode(), metadata.location, tag, staged=location is None)
 
 
-def _tags(header: str) -> list[str]:
-    """Return the entity tags of If-None-Match; weak and strong ones compare as equal (RFC 9110, section 13.1.2)."""
-    return [tag.strip().removeprefix("W/") for tag in header.split(",")]
+def _has(header: str, tag: str) -> bool:
+    """Whether If-None-Match has this entity tag; weak and strong ones compare as equal (RFC 9110, section 13.1.2)."""
+    return header.strip() == "*" or tag in [one.strip().removeprefix("W/") for one in header.split(",")]
 
 
 def _tag_of(*parts: str | None) -> str:
