@@ -83,7 +83,7 @@ def record(workers: int) -> None:
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.mutants.reach", "--tb=no"]
-    command += ["-n", str(workers), "--dist", "loadgroup", "-m", "not long and not spark"]
+    command += ["-n", str(workers), "--dist", "loadgroup", "--whole", "-m", "not long and not spark"]
     subprocess.run(
         [*command, *(f"tests/{one}" for one in ASKED)],
         cwd=_TREE,
