@@ -207,8 +207,9 @@ def test_round_trips(postgres_address: tuple[str, int], postgres_url: str) -> No
         store.tables.create("m.c.s5.large", properties={"large": "x" * (64 << 10)})
         assert store.tables.rename("m.c.s5.large", "as_large").properties["large"] == "x" * (64 << 10)
         # below a schema that was made after it, a second commit is needed: guards are locked in the order of their ids
+        store.tables.create("m.c.s5.small")
         store.schemas.create("m.c.younger")
-        store.tables.rename("m.c.s5.as_large", "m.c.younger.t")
+        store.tables.rename("m.c.s5.small", "m.c.younger.t")
         assert store.tables.exists("m.c.younger.t")
         backend = store._session.backend
         with patch.object(backend, "commit", wraps=backend.commit) as sent:
