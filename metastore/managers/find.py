@@ -27,6 +27,7 @@ from metastore.managers.target import Target, in_hand, not_live, unless_back
 from metastore.managers.text import RELATED, clean, text_of
 from metastore.names import MAX_NAME, Path, clean_text, fold, parse_path
 from metastore.operation.dropping import pending_at
+from metastore.operation.guards import guards_of
 from metastore.operation.session import Session
 from metastore.operation.timed import stepping, timing
 from metastore.port.backend import Backend
@@ -65,6 +66,21 @@ class CheckedSearch:
     recursive: bool
     text: str | None = None
     """The text to look for, case-folded; None: any entity matches."""
+    chain: tuple[Node, ...] = ()
+    """The nodes of the path that names the scope; empty: no path names it."""
+
+    def is_there(self, chain: Sequence[Node]) -> bool:
+        """Whether the scope is still at its path, as the nodes of an entity below it, or its own, show."""
+        return all((a.id, a.name) == (b.id, b.name) for a, b in zip(self.chain, chain, strict=False))
+
+    def is_unchanged(self, chain: Sequence[Node]) -> bool:
+        """Whether the scope was at its path from the look-up until ``chain``, its nodes, was read."""
+        return guards_of(self.chain) == guards_of(chain)
+
+    def again(self, backend: Backend) -> CheckedSearch:
+        """Return the search with what is at the scope's path now. Raises EntityNotFound."""
+        chain = _scope(backend, tuple(node.name for node in self.chain))
+        return replace(self, scope=chain[-1], chain=chain)
 
 
 def wanted(
@@ -87,7 +103,10 @@ def wanted(
     if len(glob.replace("*", "")) > MAX_NAME:  # no entity has a longer name
         raise InvalidArgument(f"the name to find has more than {MAX_NAME} characters besides *; shorten it")
     glob, pairs, looked_for = re.sub(r"\*+", "*", glob), _pairs(properties), clean(text)
-    return CheckedSearch(_scope(backend, under), kind or "", glob, pairs, recursive, looked_for)
+    chain = () if under is None else _scope(backend, under)
+    scope = chain[-1] if chain else None
+    by_path = () if isinstance(under, Entity) else chain
+    return CheckedSearch(scope, kind or "", glob, pairs, recursive, looked_for, by_path)
 
 
 def _pairs(properties: object) -> dict[str, str]:
@@ -98,9 +117,8 @@ def _pairs(properties: object) -> dict[str, str]:
     return {clean_text(k, "a property's key"): clean_text(v, f"the property {k!r}") for k, v in properties.items()}
 
 
-def _scope(backend: Backend, under: Target | None) -> Node | None:
-    if under is None:
-        return None
+def _scope(backend: Backend, under: Target) -> tuple[Node, ...]:
+    """Return the nodes of the scope's path, itself last."""
     if isinstance(under, Entity):
         entity = under
         return in_hand(backend, entity, lambda: _live(backend, entity.id, entity.path))
@@ -111,7 +129,7 @@ def _scope(backend: Backend, under: Target | None) -> Node | None:
             where = Lookup(families, names)
             (resolved,) = backend.resolve([where])
             if resolved.record is not None:
-                return resolved.record.chain[-1]
+                return resolved.record.chain
             missed.append((where, resolved.nodes))
     return unless_back(lambda: _no_container(backend, under, missed), lambda: _scope(backend, under))
 
@@ -129,13 +147,16 @@ def find(
 ) -> Iterator[Entity]:
     """Yield the matching entities, in no promised order.
 
-    ``scope_path`` is the scope's path, for messages. Raises EntityNotFound if the scope is dropped meanwhile, and
-    DeadlineExceeded if a step finds nothing within the store's deadline, or if all steps together take longer than
-    ``timeout``. Raises InvalidArgument at once.
+    ``scope_path`` is the scope's path, for messages. If that path leads to another container before the first entity
+    was yielded, the search begins again there.
+
+    Raises EntityNotFound if the scope is dropped meanwhile, or if it was renamed or moved when a later entity was read.
+    Raises DeadlineExceeded if a step finds nothing within the store's deadline, or if all steps together take longer
+    than ``timeout``. Raises InvalidArgument at once.
     """
     seconds = math.inf if timeout is None else positive_seconds(timeout, "a timeout")
-    looking = Looking(session.backend, _in_time(session, timing(session, "find", session.backend.find)), looked_for)
-    return stepping(session, _find(session, looking, scope_path), session.clock.monotonic() + seconds)
+    ask = _in_time(session, timing(session, "find", session.backend.find))
+    return stepping(session, _find(session, ask, looked_for, scope_path), session.clock.monotonic() + seconds)
 
 
 def _in_time(session: Session, ask: Ask) -> Ask:
@@ -146,14 +167,36 @@ def _in_time(session: Session, ask: Ask) -> Ask:
     return asked
 
 
-def _find(session: Session, looking: Looking, scope_path: str) -> Iterator[Entity]:
+def _find(session: Session, ask: Ask, looked_for: CheckedSearch, scope_path: str) -> Iterator[Entity]:
+    is_first = True
+    while True:
+        for entity in _matching(session, Looking(session.backend, ask, looked_for)):
+            if not looked_for.is_there(entity.record.chain):
+                break
+            is_first = False
+            yield entity
+        else:
+            if looked_for.scope is None:
+                return
+            if not (is_first and looked_for.chain):
+                _live(session.backend, looked_for.scope.id, scope_path)
+                return
+            # without an entity, nothing has shown where the scope was while it was searched
+            if looked_for.is_unchanged(looked_for.again(session.backend).chain):
+                return
+        if not is_first:
+            message = f"{scope_path} was renamed or moved while it was searched; search again"
+            raise EntityNotFound(scope_path, message)
+        check_time(session.clock)
+        looked_for = looked_for.again(session.backend)
+
+
+def _matching(session: Session, looking: Looking) -> Iterator[Entity]:
     looked_for = looking.wanted
     text = text_of(session, looked_for.text, named(session, looked_for.scope))
     for entity in _found(session, looking):
         if looked_for.properties.items() <= entity.properties.items() and (text is None or text.is_in(entity)):
             yield entity
-    if looked_for.scope is not None:
-        _live(session.backend, looked_for.scope.id, scope_path)
 
 
 def _found(session: Session, looking: Looking) -> Iterator[Entity]:
@@ -347,9 +390,10 @@ def _fragment(properties: Mapping[str, str]) -> str:
     return max(texts, key=len, default="")
 
 
-def _live(backend: Backend, entity_id: int, path: str) -> Node:
+def _live(backend: Backend, entity_id: int, path: str) -> tuple[Node, ...]:
+    """Return the nodes of a live entity's path, itself last. Raises EntityNotFound."""
     known = backend.by_id([entity_id])[0]
     if known is None or not known.live:
         message = f"{path} (id {entity_id}) is not there any more; there is nothing to find below it"
         return unless_back(partial(not_live, backend, known, path, message), lambda: _live(backend, entity_id, path))
-    return known.record.chain[-1]
+    return known.record.chain

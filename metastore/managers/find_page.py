@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from metastore.arguments import positive_seconds, shown
+from metastore.deadlines import check_time
 from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS, kind_named
@@ -78,7 +79,25 @@ def find_page(session: Session, wanted: CheckedSearch, size: int, token: str | N
     Raises InvalidArgument for a wrong size, time or token.
     """
     size, seconds = clean_size(size), positive_seconds(seconds, "the time of a step")
-    return timed(session, "find", _find_page, session, wanted, size, token, seconds)
+    return timed(session, "find", _of_one_scope, session, wanted, size, token, seconds)
+
+
+def _of_one_scope(session: Session, wanted: CheckedSearch, size: int, token: str | None, seconds: float) -> FoundPage:
+    """Return the page of the container that is at the path; look it up again if it left its path meanwhile."""
+    while True:
+        page = _find_page(session, wanted, size, token, seconds)
+        if _is_there(session, wanted, page):
+            return page
+        wanted = wanted.again(session.backend)
+        check_time(session.clock)
+
+
+def _is_there(session: Session, wanted: CheckedSearch, page: FoundPage) -> bool:
+    """Whether the scope was at its path when each item was read; without items, whether it never left its path."""
+    if page.items or not wanted.chain:
+        return all(wanted.is_there(entity.record.chain) for entity in page.items)
+    (known,) = session.backend.by_id([wanted.chain[-1].id])
+    return known is not None and known.live and wanted.is_unchanged(known.record.chain)
 
 
 def _find_page(session: Session, wanted: CheckedSearch, size: int, token: str | None, seconds: float) -> FoundPage:

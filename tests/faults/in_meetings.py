@@ -175,4 +175,32 @@ IN_MEETINGS: tuple[Fault, ...] = (
         "            pass\n",
         "tests/transfer/test_bad_input.py",
     ),
+    Fault(
+        "a search returns what is below a container that left its path",
+        "metastore/managers/find.py",
+        "            if not looked_for.is_there(entity.record.chain):\n",
+        "            if False:\n",
+        "tests/contract/test_find_moved_contract.py",
+    ),
+    Fault(
+        "an empty search does not look again where its path leads",
+        "metastore/managers/find.py",
+        "            if looked_for.is_unchanged(looked_for.again(session.backend).chain):\n",
+        "            if looked_for.again(session.backend):\n",
+        "tests/contract/test_find_moved_contract.py",
+    ),
+    Fault(
+        "a search counts a container that came back as one that never left",
+        "metastore/managers/find.py",
+        "        return guards_of(self.chain) == guards_of(chain)\n",
+        "        return self.is_there(chain)\n",
+        "tests/contract/test_find_moved_contract.py",
+    ),
+    Fault(
+        "a page of a search is of a container that left its path",
+        "metastore/managers/find_page.py",
+        "        if _is_there(session, wanted, page):\n",
+        "        if True:\n",
+        "tests/contract/test_find_moved_contract.py",
+    ),
 )
