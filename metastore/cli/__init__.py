@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _hold_standard_files() -> None:
-    """Occupy the numbers of a closed stdin, stdout or stderr: printed text would go into a file with such a number."""
+    """Occupy the numbers of a closed stdin, stdout or stderr: a file with such a number would get printed text."""
     for number in range(3):
         try:
             os.fstat(number)
