@@ -103,7 +103,7 @@ def pending_name(backend: Reads, behind: Reads | None, commit: Commit) -> DropPe
     if pending is not None or behind is None:
         return pending
     hidden = _pending_name(behind, commit)
-    return None if hidden is None or hidden.path is None else EntityAlreadyExists(hidden.path)
+    return None if hidden is None else EntityAlreadyExists(hidden.path or "")
 
 
 def _pending_name(backend: Reads, commit: Commit) -> DropPending | None:

@@ -433,3 +433,14 @@ def test_a_search_for_a_text_elsewhere_reads_no_damaged_table(ground: ms.Store, 
     assert [one.path for one in ground.find("m.c.elsewhere", text="tag")] == [sound.path]
     with pytest.raises(ms.UnreadableRow):
         list(ground.find("m.c", text="tag"))
+
+
+def test_an_info_table_without_its_row(tmp_path: Path) -> None:
+    """A restore that failed half-way leaves one."""
+    url = f"sqlite:///{tmp_path}/half.db"
+    ms.migrate(url)
+    with sqlite3.connect(tmp_path / "half.db") as connection:
+        connection.execute("DELETE FROM info")
+    connection.close()
+    with pytest.raises(ms.BackendRefused, match="the backup was not restored completely"), ms.open(url) as store:
+        store.metalakes.names()

@@ -307,6 +307,7 @@ class TestHelpIsRefused:
     def test_cancel_comes_first(self, ground: Ground) -> None:
         own, other = announce(ground, ground.one), announce(ground, ground.one)
         assert ground.backend.forbid(own) is None
+        announced = row_of(ground, own).time
         assert ground.backend.cancel(own)
         assert not ground.backend.cancel(own)
         assert not ground.backend.cancel(new_id())
@@ -316,6 +317,7 @@ class TestHelpIsRefused:
         assert ground.dump() == before
         row = row_of(ground, own)
         assert (row.action, row.attempt, row.version, row.doc) == ("cancelled", 1, None, None)
+        assert row.time > announced  # gc keeps it from here on
         committed(ground.backend.help(helping(ground.one, both[1])))
         assert ground.backend.forbid(own) == 2
 

@@ -18,7 +18,8 @@ import pytest
 
 import metastore as ms
 from metastore.backends.postgres import leases as postgres_leases
-from metastore.port.leases import ALIVE
+from metastore.clock import Clock
+from metastore.port.leases import ALIVE, Looker
 from tests.concurrency.raw import connect, rows
 from tests.concurrency.workers import Job, Team, Turn
 from tests.leases.fencing import late_commits
@@ -35,6 +36,18 @@ DEAD = ALIVE / 1_000_000
 NEVER = 60.0
 LISTENS = """FROM pg_stat_activity
     WHERE query LIKE '%LISTEN metastore%' AND datname = current_database() AND pid <> pg_backend_pid()"""
+
+
+class Passing(Clock):
+    """A clock whose time passes only while somebody sleeps."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 def in_line(url: str) -> int:
@@ -299,3 +312,12 @@ def test_a_listener_whose_connection_was_closed_looks_by_himself(postgres_url: s
         assert rows(postgres_url, f"SELECT pg_terminate_backend(pid) {LISTENS}") == [(True,)]
         lease.release()
         assert waiting.result(20).token == 3
+
+
+def test_who_waits_at_intervals_is_heard_of_before_it_counts_as_dead() -> None:
+    clock = Passing()
+    looker = Looker(clock, lambda: False, lambda: 0.01)
+    for wanted, waited in ((0.1, 0.1), (NEVER, DEAD / 3)):
+        began = clock.now
+        looker.wait(wanted)
+        assert clock.now - began == pytest.approx(waited, abs=0.02)

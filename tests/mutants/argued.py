@@ -61,4 +61,21 @@ ARGUED: Final[Mapping[str, str]] = {
     ),
     "metastore/past/related.py connected: one.before is None -> False": _TO_NOWHERE,
     "metastore/past/related.py connected: one.after is None -> False": _TO_NOWHERE,
+    "metastore/backends/postgres/general_commit_sql.py _OWNED_WRITES: > -> >=": (
+        "a row that is written for the first time is not there: if it is, the insert fails, and with it the statement"
+    ),
+    "metastore/backends/postgres/by_name.py MOVE_NAMED: without AND g.id = (SELECT id FROM there)": (
+        "one entity has the name in the snapshot; looking it up first only chooses the plan"
+    ),
+    "metastore/backends/sql/past_sql.py PastSql.related: without AND c.seq <= :at": _TO_NOWHERE,
+    (
+        "metastore/backends/memory/past.py MemoryPast.owned: sorted(page, key=lambda row: row.name)[:limit] -> "
+        "sorted(page, key=lambda row: row.name)"
+    ): "saves memory: who reads in pages goes on behind the last row that it got",
+    "metastore/operation/tickets.py Watch.wait: 0 -> 1 (2)": (
+        "costs time: a waiter looks up to a tenth of a second later while a gap ends"
+    ),
+    "metastore/operation/request.py is_same: record.created_at <= latest -> (record.created_at < latest)": (
+        "no backup is put back within the microsecond in which an entity was changed"
+    ),
 }

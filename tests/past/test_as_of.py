@@ -83,6 +83,23 @@ def test_every_position_of_a_random_history(store: Store, seed: int) -> None:
         assert past.position.startswith(position[: len(past.position)])
 
 
+def test_a_path_that_was_left_leads_nowhere(store: Store) -> None:
+    """A listing shows who is there; a path is followed from the last one that took each name."""
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    left = ["m.c.a.t", "m.c.b.t", "m.c.b.u"]
+    table = store.tables.create(left[0], parents=True)
+    store.schemas.create("m.c.b")
+    positions = [store.position()]
+    for path in left[1:]:
+        table = store.tables.rename(table, path)
+        positions.append(store.position())
+    store.tables.drop(table)
+    for path, position in zip([*left, None], [*positions, store.position()], strict=True):
+        past = store.at(position)
+        assert [one for one in left if past.tables.exists(one)] == ([] if path is None else [path])
+
+
 def random_pins(store: Store, trees: dict[str, Any], choose: random.Random) -> list[str]:
     """Pin a few positions, by name; return them."""
     pinned = choose.sample(list(trees), 4)

@@ -133,12 +133,14 @@ class MemoryBackend(MemoryReads):
         return self.steps(operation_id)
 
     def cancel(self, operation_id: UUID) -> bool:
-        with self._lock:
-            row = self._tables.row_of(operation_id)
+        def write(tables: Tables, now: int) -> bool:
+            row = tables.row_of(operation_id)
             if row is None or row.action != PENDING:
                 return False
-            self._tables.replace_step(row, row._replace(action="cancelled", attempt=(row.attempt or 0) + 1))
+            tables.replace_step(row, row._replace(action="cancelled", attempt=(row.attempt or 0) + 1, time=now))
             return True
+
+        return self._work(write)
 
     @property
     def notices(self) -> None:
