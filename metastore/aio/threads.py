@@ -29,7 +29,7 @@ from metastore.errors import BackendUnavailable, DeadlineExceeded, StoreClosed
 __all__ = ["Job", "Threads"]
 
 _TURN = 4
-"""One in this many calls that the threads take is the oldest call that is not urgent."""
+"""Of each group of this many calls, the threads take the last from those that are not urgent, if any wait."""
 
 
 class Job:

@@ -112,7 +112,7 @@ class KnownFacts:
         return replace(self, facts=replace(self.facts, owners=owners), alike=None)
 
     def exceptions(self, kind: str) -> tuple[bool, frozenset[int]]:
-        """Return whether the user sees a usual child of the object, and the ids of the children for which this differs.
+        """Return whether the user sees a usual child of the object, and the ids of children with the opposite answer.
 
         The facts must include those about the children. It does not matter here which role grants a privilege. So one
         of many equal grants is enough, and children with the same privileges are decided once: a user may have 10,000

@@ -59,7 +59,7 @@ class OwnedManager(Generic[O]):
     def list(self, owner: Target, *, page_size: int = 1000, unreadable: Unreadable | None = None) -> Iterator[O]:
         """Yield the owner's rows, by name. Raises EntityNotFound for a missing owner.
 
-        With ``unreadable``, damaged rows are left out, and that function gets an error for each. Without it, a
+        With ``unreadable``, damaged rows are left out, and ``unreadable`` gets an error for each. Without it, a
         damaged row raises UnreadableRow.
         """
         check_unreadable(unreadable)

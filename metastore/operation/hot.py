@@ -69,11 +69,11 @@ class Hot:
         self._leads = (entity_id, self._clock.monotonic() + 2 * self._round)
 
     def follow(self) -> None:
-        """Note that another process helps."""
+        """Forget that this process has just helped: its newest help lost, or the answer was lost."""
         self._leads = (0, 0.0)
 
     def leads(self, entity_id: int) -> bool:
-        """Whether this process helped a moment ago."""
+        """Whether this process helped others on the entity a moment ago."""
         return self._leads[0] == entity_id and self._leads[1] > self._clock.monotonic()
 
     def took(self, seconds: float) -> None:

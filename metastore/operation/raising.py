@@ -1,10 +1,10 @@
 """Raise the scope versions behind a right that changes, so that no commit that rests on the old right lands later.
 
 A commit that a user's rights allow guards the scope versions of the user, its groups, the deciding roles, and all
-entities on the way to the object (:mod:`metastore.governance.access`). A write that takes a right away raises one of
-these scope versions: a role's that allows less; an object's that is denied, or that gets another owner; a user's or
-group's whose roles or groups change. If a role or group becomes live again, its denials are valid again, so the write
-raises the metalake's. A write that only gives a right raises nothing.
+entities on the way to the object (:mod:`metastore.governance.access`). A write raises the scope version of a role that
+allows less, of an object with a new denial or a changed owner, and of a user or group that gets or loses a role or
+group. If a role or group becomes live again, its denials are valid again, so the write raises the metalake's. Allowing
+a privilege raises nothing, and neither does the removal of a denial.
 
 This module derives the scope versions to raise from the writes themselves. Each
 :class:`~metastore.operation.request.Proposal` does so when it is made, also in a transaction, so no call can forget it.
@@ -25,8 +25,8 @@ _DENYING = ("role", "group")
 def raising(writes: Sequence[Write]) -> set[int]:
     """Return the ids of the entities whose scope versions the commit of ``writes`` must raise.
 
-    Leave out entities that the same commit creates or writes exclusively: no right rests on the former yet, and the
-    latter raise their scope version anyway.
+    Leave out entities that the same commit creates, because no right rests on them yet. Leave out entities that it
+    writes exclusively, because such a write raises the scope version anyway.
     """
     found = set[int]()
     for write in writes:  # a loop for speed: this runs at every commit
@@ -39,7 +39,7 @@ def raising(writes: Sequence[Write]) -> set[int]:
 
 
 def with_raised(guards: Sequence[Guard], ids: set[int]) -> tuple[Guard, ...]:
-    """Return ``guards``, of which those of ``ids`` count up."""
+    """Return ``guards``; those of ``ids`` count up."""
     missing = ids - {guard.id for guard in guards}
     assert not missing, f"a commit takes rights from {missing}, and does not guard them"
     return tuple([Guard(g.id, g.scope_version, True, True) if g.id in ids else g for g in guards])

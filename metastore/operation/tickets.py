@@ -51,7 +51,7 @@ class Lender(Protocol):
     def give_way(self, backend: Reads, ids: Iterable[int]) -> None:
         """Leave the functions' lines, and remove their marks, because a call inside of them waits for others.
 
-        ``ids``: the entities for which it waits in line. The functions' next runs take tickets for these too.
+        ``ids``: the call waits in line for these entities. The functions' next runs take tickets for them too.
         """
 
     def outdate(self) -> None:
