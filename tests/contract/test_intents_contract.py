@@ -307,7 +307,9 @@ class TestHelpIsRefused:
     def test_cancel_comes_first(self, ground: Ground) -> None:
         own, other = announce(ground, ground.one), announce(ground, ground.one)
         assert ground.backend.forbid(own) is None
+        announced = row_of(ground, own).time
         assert ground.backend.cancel(own)
+        assert row_of(ground, own).time > announced, "gc keeps the outcome for its retention from now on"
         assert not ground.backend.cancel(own)
         assert not ground.backend.cancel(new_id())
         before = ground.dump()

@@ -137,7 +137,8 @@ class MemoryBackend(MemoryReads):
             row = self._tables.row_of(operation_id)
             if row is None or row.action != PENDING:
                 return False
-            self._tables.replace_step(row, row._replace(action="cancelled", attempt=(row.attempt or 0) + 1))
+            attempt, now = (row.attempt or 0) + 1, self._clock.micros()
+            self._tables.replace_step(row, row._replace(action="cancelled", attempt=attempt, time=now))
             return True
 
     @property
