@@ -18,10 +18,11 @@ import pytest
 
 import metastore as ms
 from metastore.backends.postgres import leases as postgres_leases
-from metastore.port.leases import ALIVE
+from metastore.port.leases import ALIVE, Looker
 from tests.concurrency.raw import connect, rows
 from tests.concurrency.workers import Job, Team, Turn
 from tests.leases.fencing import late_commits
+from tests.leases.worlds import Time
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import database_of
 from tests.servers.process import wait_until
@@ -55,6 +56,13 @@ def arrive(turn: Turn, number: int) -> int | None:
 
 
 ARRIVALS = 6
+
+
+def test_a_waiter_asks_again_before_it_counts_as_dead() -> None:
+    clock = Time()
+    began = clock.monotonic()
+    Looker(clock, lambda: False, lambda: 0.01).wait(NEVER)
+    assert clock.monotonic() - began < DEAD / 2
 
 
 def test_in_the_order_of_arrival(team: Team, url: str) -> None:
@@ -151,6 +159,8 @@ def test_waiters_who_do_not_live_are_passed_over(url: str) -> None:
         assert stopped.said() > token
         stopped.give_back()
         assert in_line(url) == 1  # the dead one, until gc forgets it
+        with store.leases.acquire("work"):
+            assert [holder.waiting for holder in store.leases.list()] == [0]
     assert late_commits(url) == []
 
 

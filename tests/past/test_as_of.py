@@ -228,6 +228,17 @@ def test_a_transaction_is_seen_from_its_last_position_on(store: Store) -> None:
     assert tree(store.at(inside[-1])) == tree(store)
 
 
+def test_a_path_that_an_entity_has_left_leads_nowhere(store: Store) -> None:
+    store.metalakes.create("m")
+    store.catalogs.create("m.c", type="relational")
+    store.schemas.create("m.c.b")
+    store.tables.create("m.c.a.t", parents=True)
+    store.tables.rename("m.c.a.t", "m.c.b.t")
+    view = store.at(store.position())
+    assert not view.tables.exists("m.c.a.t")
+    assert view.tables.exists("m.c.b.t")
+
+
 def test_a_users_view_has_no_past(store: Store) -> None:
     """Rights of the past are not kept, so that a user could see what it may not see."""
     store.metalakes.create("m")
