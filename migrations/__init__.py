@@ -56,9 +56,9 @@ class Revision(NamedTuple):
 def upgrade(url: Url, revision: str = "head", *, force: bool = False) -> None:
     """Upgrade the database to ``revision``, unless it has it.
 
-    Others may continue to write: it waits for a moment in which it can lock all tables. Raises BackendUnavailable, also
-    if programs are connected that it would exclude, unless ``force``; MigrationNeeded; InvalidArgument for an unknown
-    revision.
+    Others may continue to write: it waits until it can lock all tables. Raises BackendRefused, BackendUnavailable;
+    MigrationNeeded for a database of a newer program; InvalidArgument for an unknown revision. Without ``force``, it
+    also raises BackendUnavailable while programs are connected that it would exclude.
     """
     boolean(force, "force")
     known = {"head", *[one.revision for one in _scripts().walk_revisions()]}

@@ -68,7 +68,7 @@ def _missing(connection: Connection, config: Config, revision: str) -> Mapping[s
     missing = {
         name: sql for name, sql in indexes.items() if connection.scalar(text(_VALID), {"name": name}) is not True
     }
-    # another process may have migrated meanwhile, and a revision may have renamed an index
+    # nothing is missing if another process has migrated meanwhile: a revision may have renamed the indexes
     return missing if not missing or _revisions(connection, config, revision) else {}
 
 

@@ -96,7 +96,7 @@ def _forgotten(connection: Connection) -> bool:
 
 
 def _families(connection: Connection) -> dict[str, str]:
-    """Return the family of each kind. A kind of which no entity is left is a family of its own, except views."""
+    """Return the family of each kind. If no entity of a kind is left, the kind is its own family, except for views."""
     rows = connection.execute(sa.text("SELECT DISTINCT kind, family FROM guard")).fetchall()
     return {"view": "table"} | {row[0]: row[1] for row in rows}
 
@@ -190,7 +190,7 @@ def _fold(name: str) -> str:
 
 
 def _names(path: str) -> tuple[str, ...]:
-    """Return the names of a path: a name in back-quotes may have dots; a doubled back-quote is one."""
+    """Return the names of a path. In back-quotes, a name may have dots, and a doubled back-quote means one."""
     names: list[str] = []
     at = 0
     while at < len(path):

@@ -105,7 +105,7 @@ def _places(steps: Sequence[Any], here: _Place | None) -> dict[int, _Place]:
         if _lacks(step) and place is not None:
             found[step.version] = place
     place = here
-    for step in reversed(steps):  # the first kept steps: the place from which the step after them started
+    for step in reversed(steps):  # the first kept steps get the place from which the step after them started
         place = found.get(step.version) or _of(step) or (place if step.action == "alter" else None)
         if _lacks(step) and place is not None:
             found[step.version] = place
@@ -127,7 +127,7 @@ def _before(step: Any, place: _Place | None) -> _Place | None:
 def _give_names(connection: Connection) -> int:
     """Give family and key to the first step of each new name that lacks them.
 
-    Return the position from which the past misses no step.
+    Return the position from which the past has all steps.
     """
     begins, unnamed = 0, list[Any]()
     for row in connection.execute(sa.text(_UNFOUND)):
@@ -177,6 +177,6 @@ def _fold(name: str) -> str:
 
 
 def _last_name(path: str) -> str:
-    """Return the last name of a path: a name in back-quotes may have dots, and a doubled back-quote is one."""
+    """Return the last name of a path. In back-quotes, a name may have dots, and a doubled back-quote means one."""
     quoted, plain = _NAME.findall(path)[-1]
     return str(plain or quoted.replace("``", "`"))

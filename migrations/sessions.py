@@ -24,7 +24,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND usename IS NO
 def refuse_beside(engine: Engine, config: Config, revision: str, where: str) -> None:
     """Raise BackendUnavailable if programs are connected that could not write after a migration to ``revision``.
 
-    PostgreSQL alone knows its sessions. One whose URL gives it a name of its own, or that a pooler keeps, is not found.
+    Only PostgreSQL lists its sessions. A session is not found if its URL sets another name, or if a pooler keeps it.
     """
     with engine.connect() as connection:
         oldest = _oldest(connection, config, revision)

@@ -21,7 +21,7 @@ _RULES = """CREATE OR REPLACE FUNCTION metastore_refuse_older() RETURNS trigger 
 BEGIN
   RAISE EXCEPTION '{message}' USING ERRCODE = '3F000', CONSTRAINT = 'metastore_writer';
 END $$"""
-# clear the value: otherwise it would count for the next program too, which may be older and write none
+# clear the value: otherwise it would also count for the next program, which may be older and state no format
 _CLEARS = """CREATE OR REPLACE FUNCTION metastore_clear_writer() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.writer := NULL;
@@ -54,7 +54,7 @@ _TRIGGERS = (("operation", "operation_writer"), ("info", "info_writer"), ("info"
 
 
 def only_from(oldest: int) -> None:
-    """Let no program write that is older than the format ``oldest``."""
+    """Stop programs older than the format ``oldest`` from writing."""
     from_any()
     message = _MESSAGE.format(oldest=oldest)
     for statement in _POSTGRES if _is_postgres() else _SQLITE:

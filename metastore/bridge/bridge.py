@@ -152,7 +152,7 @@ class Bridge:
         with self._exclusive.noted() as own:
             try:
                 yield Section(names, "read", "bridged")
-            except Exception as error:  # its cause may be reads at two instants: then the check raises another error
+            except Exception as error:  # if data has changed, which may be the cause, the check raises another error
                 _check(watch, names, own, error)
                 raise
             _check(watch, names, own)

@@ -1,7 +1,7 @@
 """Run the command line, ``metastore``. :mod:`metastore.cli.app` has the commands, and is imported only when needed.
 
-Exit codes: 0 done; 1 an error, or a violation that verify found; 130 interrupted; 141 the reader of the output, such as
-head, has closed it. ``lease run`` also has 75, 124, 126 and 127.
+Exit codes: 0 done; 1 an error, or what a command reports in this way, such as a violation; 130 interrupted; 141 the
+reader of the output, such as head, has closed it. ``lease run`` also has 75, 124, 126 and 127, ``serve`` has 2.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _hold_standard_files() -> None:
-    """Occupy the numbers of a closed stdin, stdout or stderr: printed text would go into a file with such a number."""
+    """Occupy the numbers of a closed stdin, stdout or stderr: a file with such a number would get printed text."""
     for number in range(3):
         try:
             os.fstat(number)

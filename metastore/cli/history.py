@@ -71,7 +71,7 @@ def _what(step: Version) -> str:
 
 
 def _iceberg_commit(step: Version) -> str:
-    """Return an Iceberg commit's operation and snapshot, such as "append, snapshot 5"; "": the step is not one."""
+    """Return an Iceberg commit's operation and snapshot, such as "append, snapshot 5"; "": the step is no commit."""
     number = next(
         (c.value for c in step.changes if isinstance(c, SetProperty) and c.key == "current_snapshot_id"), None
     )

@@ -28,7 +28,7 @@ On = Annotated[
 
 @contextmanager
 def open_leases(settings: Settings, on: str | None, *, makes: bool = False) -> Iterator[Leases]:
-    """Yield the leases. Leases in object storage fence the database's commits if a database is given, too.
+    """Yield the leases. If a database is given, too, leases in object storage fence its commits.
 
     ``makes``: create a missing SQLite file.
     """

@@ -128,7 +128,7 @@ def _set_widths(out: Console, shown: Table) -> int:
     least = [max(size.minimum for size in column) for column in sizes]
     least = [most if column.no_wrap else word for column, most, word in zip(shown.columns, wanted, least, strict=True)]
     room = max(0, out.width - _GAP * (len(least) - 1) - sum(least))
-    # columns that need the least choose first, so that the others get the rest
+    # columns that need the least get their width first, so that the others share all that is left
     for chosen, at in enumerate(sorted(range(len(least)), key=lambda at: wanted[at] - least[at])):
         more = min(wanted[at] - least[at], room // (len(least) - chosen))
         shown.columns[at].width = least[at] + more

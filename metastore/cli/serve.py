@@ -375,7 +375,7 @@ def _check_place(place: str) -> None:
     from pyiceberg.io import SCHEMA_TO_FILE_IO  # noqa: PLC0415  (an extra of its own)
 
     parts = urlsplit(place)
-    is_local = parts.scheme in ("", "file")  # PyIceberg takes file://folder as a folder of where the server runs
+    is_local = parts.scheme in ("", "file")  # PyIceberg reads file://folder as a folder in the server's working folder
     is_whole = parts.path.startswith("/") and not parts.netloc if is_local else parts.netloc or parts.path[:1] == "/"
     if not is_whole or parts.scheme not in ("", *SCHEMA_TO_FILE_IO):
         known = ", ".join(SCHEMA_TO_FILE_IO)

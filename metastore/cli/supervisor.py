@@ -29,11 +29,11 @@ _LOOKS_AT_THE_END = 0.02
 
 
 class Notices:
-    """Signals and other notices that the main thread waits for. Meanwhile, no signal ends this process.
+    """Signals and other notices that the main thread waits for.
 
-    Before :meth:`forward`, a signal raises KeyboardInterrupt or SystemExit in the ``with`` block. Signals arrive
-    through a pipe that Python itself writes to, so no signal is lost in another thread. A signal that was ignored from
-    the start (nohup) stays ignored.
+    Before :meth:`forward`, a signal raises KeyboardInterrupt or SystemExit in the ``with`` block. After it, no signal
+    interrupts the block. Signals arrive through a pipe that Python itself writes to, so no signal is lost in another
+    thread. A signal that was ignored from the start (nohup) stays ignored.
     """
 
     def __init__(self) -> None:

@@ -81,8 +81,8 @@ def crawl(
     ``max_unpacked`` bytes and to ``max_ratio`` times its size. ``dry_run`` writes nothing and reports what a crawl
     would write. ``profile`` also reads the data of the tables that have changed.
 
-    Raises InvalidArgument if a path does not exist, or if Java or pyspark is missing; NotInUse for a disabled catalog;
-    Interrupted for Ctrl-C: crawl again to write the rest.
+    Raises InvalidArgument for a wrong argument, a path that does not exist, and if Java or pyspark is missing; NotInUse
+    for a disabled metalake or catalog; Interrupted for Ctrl-C: crawl again to write the others.
     """
     for value, what in ((follow_links, "follow_links"), (dry_run, "dry_run"), (profile, "profile")):
         boolean(value, what)

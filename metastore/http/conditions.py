@@ -38,7 +38,7 @@ def conditioned(
         for version in versions:
             try:
                 return write(entity, {**options, "expected_version": version})
-            except OperationIdReused:  # the key was used with another of these tags
+            except OperationIdReused:  # the key's first request may have had another one of these versions
                 if version == versions[-1]:
                     raise
     raise VersionConflict(path, None, etag(entity), f"{path} has the tag {etag(entity)}; load it again")

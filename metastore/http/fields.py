@@ -34,7 +34,7 @@ def fields_of(kind: str, create: Callable[..., Any], body: object) -> dict[str, 
 
 
 def _own(kind: str, create: Callable[..., Any]) -> frozenset[str]:
-    if isinstance(KINDS[kind], Kind):  # the create of a declared kind takes any field
+    if isinstance(KINDS[kind], Kind):  # the create of a declared kind takes any field, so ask the kind
         return frozenset(KINDS[kind].entity.doc_fields)
     parameters = inspect.signature(create).parameters.values()
     return frozenset(one.name for one in parameters if one.kind is one.KEYWORD_ONLY) - CREATE_OPTIONS

@@ -65,7 +65,7 @@ def open_catalog(source: str, properties: Mapping[str, str]) -> Catalog:
 def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Tell | None = None) -> ImportCounts:
     """Import all of ``source`` below the catalog ``into``, which is created if it is new, and found after a rename.
 
-    Raises InvalidArgument; EntityNotFound if people dropped the catalog; LeaseHeld while another import goes into it.
+    Raises InvalidArgument; EntityNotFound if the catalog or metalake was dropped; LeaseHeld while another import runs.
     """
     root = parse_path(into)
     if len(root) != 2:
@@ -109,7 +109,7 @@ def import_iceberg(url: str | None, source: Catalog, into: Path, *, progress: Te
 
 
 class _UnderLease(Once):
-    """The calls of an import: each commit requires its lease."""
+    """The calls of an import: each commit requires the import's lease."""
 
     def __init__(self, store: Store, lease: Lease) -> None:
         super().__init__(store)

@@ -2,8 +2,8 @@
 
 They are rows of the metalake, one for each entity. So a rename, a move or a drop of an entity does not touch its note,
 and gc does not remove the note. A note holds until its entity is purged or removed. A copy of a metalake may have the
-notes of the original: there the time of creation shows that an id is another entity's. A note has a path only as a
-hash. Users do not see notes in the feed, because they could guess the paths of entities that they do not see.
+notes of the original, where an id may belong to another entity: the time of creation shows that. A note has a path only
+as a hash. Users do not see notes in the feed, because they could guess the paths of entities that they do not see.
 """
 
 from __future__ import annotations

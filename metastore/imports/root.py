@@ -62,7 +62,7 @@ def _found(
 ) -> tuple[Entity, Entity, Notes]:
     """Return the metalake, the place (made if no import went there), and the notes of the metalake.
 
-    People may have moved a catalog to another metalake; its notes stay in the one into which the import goes.
+    People may have moved a catalog to another metalake; its notes stay in the metalake that the import names.
     """
     metalake = _live(store, "metalake", path[:1])
     if metalake is None:

@@ -78,7 +78,7 @@ def import_spark(url: str, session: SparkSession, into: Path, *, progress: Tell 
     """Import all catalogs of a session below the metalake ``into``, which is created if it is missing.
 
     The executors open ``url``, so it names a place that they reach. Raises InvalidArgument; EntityNotFound if people
-    dropped the metalake; LeaseHeld while another import goes into it.
+    dropped the metalake; LeaseHeld if another import into it runs for too long.
     """
     lake = parse_path(into)
     if len(lake) != 1:
@@ -228,7 +228,7 @@ def _partitioning(rows: list[tuple[Any, ...]]) -> Iterator[str]:
 
 
 def _writer(url: str, lake: Names, name: str, token: int | None) -> Any:
-    """Return the function that an executor runs: it writes its share, and yields whether it wrote each one, or why not.
+    """Return the function that an executor runs. For each table of its share it yields whether it wrote it, or why not.
 
     ``name`` and ``token``: the driver's lease, without which it writes nothing.
     """

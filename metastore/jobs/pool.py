@@ -126,7 +126,7 @@ class WorkerPool:
         alive = living(self._store) if queue.any_started else {}
         if queue.any_started and seat.name not in alive:
             return  # this server's renewal is late, so it cannot tell which servers live
-        lost = [job for job in mine if job.id not in self._running]  # a thread of this server gave these jobs up
+        lost = [job for job in mine if job.id not in self._running]  # no thread of this server runs these jobs any more
         for job in (*lost, *queue.free(alive)):
             if len(self._running) >= self._workers:
                 return

@@ -103,7 +103,7 @@ def _finish(store: Store, job: Job, seat: Lease, status: str, code: int | None, 
         # the job or its metalake was dropped or disabled: the job runs again if they come back
         except (EntityNotFound, DropPending, NotInUse):
             return
-        except (InvalidArgument, UnreadableRow) as error:  # to try again would keep the worker from other jobs
+        except (InvalidArgument, UnreadableRow) as error:  # do not try again: the worker is needed for other jobs
             _LOG.error("the end of the job %s cannot be written: %s", job.path, error)
             return
         except MetastoreError as error:  # try again: no other server takes the job while this one holds the seat

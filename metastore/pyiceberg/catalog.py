@@ -58,7 +58,7 @@ class MetastoreCatalog(_PyIcebergBase):
     """
 
     def __init__(self, name: str, **properties: str) -> None:
-        """Open the store. Raises NoSuchPropertyException without ``uri``, ValueError for a bad one."""
+        """Open the store. Raises NoSuchPropertyException without ``uri``, ValueError for a wrong property."""
         super().__init__(name, **properties)
         uri = self.properties.get(URI)
         if not uri:
@@ -86,11 +86,11 @@ class MetastoreCatalog(_PyIcebergBase):
     ) -> MetastoreCatalog:
         """Return the catalog ``root`` (metalake, catalog) of an open store, for a server. It reads and creates nothing.
 
-        ``once``: the idempotency key of the only request that uses this catalog. ``leases``: commits that lost wait in
-        the line of these; a user's store has none. ``neighbours``: those of the whole store. ``allowed``: folders
-        besides the warehouse where files may lie. ``merging``: appends are rebased although a requirement is false.
-        ``of_users``: users whose rights are checked write there too. The properties of a table cannot name code or
-        endpoints here.
+        ``once``: the idempotency key of the only request that uses this catalog. ``leases``: the leases under which
+        commits that lost wait in line; a user's store has no leases of its own. ``neighbours``: those of the whole
+        store. ``allowed``: folders besides the warehouse where files may lie. ``merging``: appends are rebased although
+        a requirement is false. ``of_users``: users whose rights are checked write to the warehouse, too. A table's
+        properties cannot name code or endpoints here.
         """
         catalog = cls.__new__(cls)
         _PyIcebergBase.__init__(catalog, root[1], **properties)
@@ -262,7 +262,7 @@ class MetastoreCatalog(_PyIcebergBase):
         return self.stage_table(*arguments)
 
     def _location(self, names: Identifier, location: str | None, *, held: bool = False) -> str:
-        """Return the location of a new table or view. Raises NoSuchNamespaceError, ValueError.
+        """Return the location of a new table or view. Raises NoSuchNamespaceError, ValueError, ForbiddenError.
 
         ``held``: nothing is made at the location yet; the user names the folder later.
         """
@@ -276,10 +276,10 @@ class MetastoreCatalog(_PyIcebergBase):
         return self._apart(names, location.rstrip("/"), check=user is None or bool(above))
 
     def _apart(self, names: Identifier, place: str, *, check: bool) -> str:
-        """Return the place of a new table. In a server it raises ForbiddenError if the place overlaps another table's.
+        """Return the place of a new table or view. A server may raise ForbiddenError.
 
-        ``check``: an operator or a namespace chose the place, so it may lie in the folder of another table, or around
-        it.
+        ``check``: an operator or a namespace chose the place, so the server checks whether it lies in the folder of
+        another table, or around it.
         """
         if check and self._places.serves and self._shares(place):
             # report a taken name first: "create if not exists" names the folder of the existing table
@@ -363,7 +363,7 @@ class MetastoreCatalog(_PyIcebergBase):
         self._tables.drop(parts(identifier))
 
     def purge_table(self, identifier: str | Identifier) -> None:
-        """Remove a table for good, then delete its files. Raises NoSuchTableError."""
+        """Remove a table for good, then its files, unless another table may have them. Raises NoSuchTableError."""
         self._tables.purge(parts(identifier))
 
     def rename_table(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> Table:
@@ -400,7 +400,7 @@ class MetastoreCatalog(_PyIcebergBase):
     ) -> list[CommitTableResponse]:
         """Commit to several tables at once: all commits happen, or none. Raises the errors of ``commit_table``.
 
-        A commit with the requirement ``AssertCreate`` creates its table.
+        A commit with the requirement ``AssertCreate`` creates its table. Raises ValueError if a table is named twice.
         """
         names = [parts(identifier) for identifier, _, _ in commits]
         wanted = [self._wanted(name, commit[1], commit[2]) for name, commit in zip(names, commits, strict=True)]
@@ -440,7 +440,7 @@ class MetastoreCatalog(_PyIcebergBase):
     def create_staged(
         self, names: Identifier, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Create a table from updates alone. Raises TableAlreadyExistsError, CommitFailedException."""
+        """Create a table from updates. Raises TableAlreadyExistsError, NoSuchNamespaceError, CommitFailedException."""
 
         def attempt(options: dict[str, Any]) -> CommitTableResponse:
             for requirement in requirements:

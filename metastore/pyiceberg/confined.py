@@ -66,7 +66,7 @@ class Folders:
 
 
 class _Place:
-    """A scheme, the bucket of an object store, and the parts of a path: both as named and with its links resolved."""
+    """A scheme, the bucket of an object store, and the parts of a path, as named and with all links resolved."""
 
     def __init__(self, store: tuple[str, ...], path: str, real: str) -> None:
         self._store = store
@@ -82,7 +82,7 @@ class _Place:
             bucket, _, rest = rest[2:].partition("/")
         path = real = normpath("/" + rest.lstrip("/"))
         if scheme == "file":
-            real, bucket = os.path.realpath(path), ""  # PyIceberg ignores a host in such a URL too
+            real, bucket = os.path.realpath(path), ""  # like PyIceberg, ignore the host of a file URL
         return cls(bucket_of(scheme, bucket), path, real)
 
     @property

@@ -179,8 +179,8 @@ def read_current(named: Callable[[], tuple[E, str]], read: Callable[[str], M]) -
 
     ``named`` reads the entity and this location.
 
-    A commit may meanwhile replace the file and delete it, if the table or view wants that. Then the new file is read.
-    Raises FileNotFoundError if the missing file is still the current one.
+    A commit may replace the file meanwhile, and delete it if the properties say so. Then the new file is read. Raises
+    FileNotFoundError if the missing file is still the current one.
     """
     entity, location = named()
     while True:

@@ -123,7 +123,7 @@ class _Decoder(BinaryDecoder):
 
     def __init__(self, text: bytes, left: int = sys.maxsize) -> None:
         self._end = len(text)
-        # pad with zeros: reads past the end return zeros, and read at most as many numbers as the text has bytes
+        # PyIceberg's decoder checks no length, so pad with zeros: a call reads at most one number for each byte
         self._decoder = new_decoder(text + bytes(len(text) + 16))
         self.left = left
 

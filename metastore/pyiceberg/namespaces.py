@@ -85,7 +85,7 @@ class Namespaces:
             raise no_namespace(names)
 
     def properties(self, names: Identifier) -> dict[str, str]:
-        """Return a namespace's properties; those that refer to secrets as clients write them, ``secret:env:NAME``."""
+        """Return a namespace's properties. References to secrets are as clients write them: ``secret:env:NAME``."""
         return dict(self._load(names).to_dict()["properties"]) or dict(_EMPTY)
 
     def update(self, names: Identifier, removals: set[str], updates: dict[str, str]) -> PropertiesUpdateSummary:

@@ -3,7 +3,7 @@
 A client that gets a key for a folder, or can have its files deleted, reaches the files of all tables in it. The store
 knows the folder of each table, but nothing keeps the folders apart that operators choose. So a server, and a purge, use
 this module. It reads all folders once, which takes seconds for 50,000 tables, and then follows each commit. Tables of
-other formats do not count. Each user may make one at any location, and could keep others out of their tables.
+other formats do not count: a user may make one at any location, and could so keep other users out of their tables.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Neighbours:
         return any(folder.startswith(key) for _, _, keys in found for key in keys for folder in folders)
 
     def _live(self, ids: list[int]) -> Iterator[tuple[int, str | None, tuple[str, ...]]]:
-        """Yield the tables that are live now: the id, the UUID, and the keys of the folder."""
+        """Yield the id, the UUID, and the keys of the folder of each table that is live, or being dropped in steps."""
         found = self._backend.by_id(ids)
         gone = [number for number, known in zip(ids, found, strict=True) if _is_gone(known)]
         if gone and self._lock.acquire(blocking=False):  # if the lock is taken, the next caller forgets them
@@ -108,7 +108,7 @@ class Neighbours:
         if not self._lock.acquire(timeout=patience):
             raise BackendUnavailable("another request reads the folders of all tables; try again in a few seconds")
         try:
-            if self._began < asked:  # unless another thread has read the feed since this call began
+            if self._began < asked:  # otherwise another thread has read the feed since this call began
                 began = SYSTEM.monotonic()
                 self._follow()
                 self._began = began

@@ -99,7 +99,7 @@ def shared(metadata: TableMetadata) -> TableMetadata:
 
 
 def upgraded(metadata: TableMetadata, before: TableMetadata) -> TableMetadata:
-    """Return the same metadata, shared, with the unknown fields of ``before``. PyIceberg made it from ``before``.
+    """Return the same metadata, shared, with the unknown fields of ``before``, from which PyIceberg made it.
 
     For another format version, PyIceberg makes new metadata from only the fields that it knows.
     """

@@ -81,7 +81,7 @@ class Tables:
     def current(self, names: Identifier, *, writing: bool = False) -> Current:
         """Return a table with its metadata.
 
-        Raises ForbiddenError if the file was replaced: for a user, and for an operator who writes where users write.
+        Raises ForbiddenError for a file of another location, for users, and for operators that write where users write.
         """
 
         def named() -> tuple[StoredTable, str]:

@@ -13,7 +13,7 @@ from pyiceberg.view.metadata import ViewHistoryEntry, ViewMetadata, ViewVersion
 __all__ = ["ViewRequirement", "ViewUpdate", "check_view", "updated_view"]
 
 _LAST = -1
-"""A schema or version id that means the one which the same request added last."""
+"""An id that means the schema or version that the same request added last."""
 
 
 class ViewRequirement(BaseModel):

@@ -1,7 +1,7 @@
 """The reads of a view: from one server while it surely shows the promised position, otherwise from another one.
 
-A read counts only if no connection was opened since the server was last seen to show the promised position. A restarted
-replica may be further back, so otherwise the position is checked again, and the read is repeated.
+A read counts only if no connection was opened since the server last showed the promised position. Otherwise the server
+may be a restarted replica that is further back: the position is checked again, and the read is repeated.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One server to read from, and the position up to which it surely shows everything.
 
 A state shows *all* up to a position if each change with a lower position is in it, or was never committed. This holds
-once all transactions that could have drawn a lower position are over (see :mod:`metastore.port.replica`). While one of
-them runs, an earlier answer still counts, because a replica never goes back while it runs. After a restart a replica
-may be further back, so answers from before a new connection no longer count.
+once all transactions that could have drawn a lower position are over (see :mod:`metastore.port.replica`). Until then,
+the earlier answers of a replica still count, because a running replica never goes back. After a restart a replica may
+be further back, so answers from before a new connection no longer count.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Known(NamedTuple):
     whole: NewestChange | None
     """Everything up to here is shown."""
     waiting: Shown | None
-    """An answer that is not complete yet: it will be, once the transactions of its time are over."""
+    """An answer that is not complete until the transactions of its time are over."""
 
 
 class Source:
@@ -66,7 +66,7 @@ class Source:
         self._known = _Known(None, None, None)
         self._rests_until = -1.0
         self.compared: tuple[object, str | None] | None = None
-        """The connections to this server and the primary's run when the two last agreed; None: they have not yet."""
+        """The connections to this server, and the primary's run, when both last agreed; None: they have not yet."""
 
     def begin(self) -> None:
         """Check the server when the store is opened. If it does not answer, let it rest. Raises InvalidArgument."""
@@ -77,7 +77,7 @@ class Source:
             self.failed(error)
 
     def reached(self, at_least: str | None) -> Reached | None:
-        """Return the position that is shown if it is at least ``at_least`` (None: any); None if it is not yet.
+        """Return the position that the server shows; None if it is unknown, or lower than ``at_least`` (None: any).
 
         Raises the database's errors, and InvalidArgument if another change is at the position.
         """
@@ -127,9 +127,9 @@ class Source:
     def asked(self, at_least: str | None, check: Callable[[str], None], ends: float) -> Reached | None:
         """Return the result of :meth:`reached`; None if the server failed or has another change there. Then it rests.
 
-        A server that does not answer by the time ``ends`` has failed; one to which no connection is free is None, too,
-        but does not rest. ``check`` raises InvalidArgument if the primary has another change there, too: then the
-        position is wrong.
+        A server that does not answer by the time ``ends`` has failed. If no connection to the server is free, return
+        None, too, but do not let it rest. ``check`` raises InvalidArgument if the position is wrong: the primary has
+        another change there, too.
         """
         try:
             with until(ends):

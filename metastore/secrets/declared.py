@@ -74,6 +74,6 @@ def declares(doc: str) -> tuple[Any, Any]:
 def is_plain(value: object) -> bool:
     """Whether a stored value is the secret itself: neither a reference, a sealed value, a handle nor redacted.
 
-    A password may begin with ``secret:`` too.
+    A password may begin with ``secret:`` too: only the whole form makes a reference.
     """
     return isinstance(value, str) and as_secret(value) is None and value != REDACTED

@@ -82,7 +82,7 @@ class Sealed(str):
 
     @property
     def sealer(self) -> Sealer:
-        """What sealed it."""
+        """The sealer that made it."""
         return self._sealer
 
     def under(self, number: int) -> Sealed:

@@ -84,7 +84,7 @@ def application(
     * ``body_timeout``: how long the body of a request may take to arrive (seconds).
 
     * ``gc_retention``: run gc with this retention, on one server of the database at a time; None: never. With
-      ``iceberg`` it is a day or more.
+      ``iceberg`` it must be a day or more.
 
     * ``reports``: a folder with ``verify.json`` and the folders of load tests, which the console shows.
 

@@ -34,7 +34,7 @@ _ID: Final = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
 
 
 def id_of(scope: Scope) -> str:
-    """Return the id of a request: the one that its client or a proxy sent, or a new one, which it has from then on."""
+    """Return the id of a request: the one that its client or a proxy sent, or a new one, which the request keeps."""
     if _KEY not in scope:
         given = Headers(scope=scope).get(ID_HEADER, "")
         scope[_KEY] = given if _ID.fullmatch(given) else str(SYSTEM.operation_id())

@@ -43,9 +43,9 @@ class Memberships:
         self._lock = Lock()
 
     def follow(self, claimed: Claimed, users: Iterable[User]) -> None:
-        """Make the token's owner a member of the groups that the token names, and of no others.
+        """Make the token's owner a member of exactly those groups of the issuer that the token names.
 
-        ``users``: all its users.
+        ``users``: all users of the token's owner.
 
         A disabled metalake admits no writes: a user that must leave a group there has no rights (see ``settled``).
         Raises the other errors of its reads and writes: then the request must not go on.

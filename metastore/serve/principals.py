@@ -102,7 +102,7 @@ class Principals:
 
     @property
     def _demands_token(self) -> bool:
-        """Whether a request needs a token. With a token file it does, even while the file has none."""
+        """Whether a request needs a token. With a token file it does, even if no token is left in the file."""
         return isinstance(self.tokens, TokenFile) or bool(self.tokens) or self.issuer is not None
 
     async def ready(self, headers: Mapping[str, str]) -> None:

@@ -112,8 +112,8 @@ def serve_application(
     """Serve until SIGTERM or SIGINT. Then answer the accepted requests for at most 20 seconds, and end within 30.
 
     Raises InvalidArgument for a host that other machines reach, unless the application ``authenticates``: any client
-    could name any user there. Raises InvalidArgument too for a port that another program has, and for limits that are
-    too high. With ``port`` 0 it takes a free one. ``listens`` gets the port as soon as clients can connect.
+    could name any user there. Raises InvalidArgument too for a host or a port that it cannot listen on, and for limits
+    that are too high. If ``port`` is 0, it takes a free one. ``listens`` gets the port once clients can connect.
     """
     if not authenticates and not is_loopback(host):
         raise InvalidArgument(

@@ -68,7 +68,7 @@ def told(error: Exception) -> Exception:
 
     An error of the database names its host, user or file, so only the log has it.
 
-    The database's error may be the cause of another library's error with the same text.
+    The same is true of another library's error that has such an error as its cause, with the same text.
     """
     for one in (error, error.__cause__):
         if isinstance(one, MetastoreError) and one.names_place and str(one) == str(error):
@@ -161,7 +161,7 @@ class _Sliced(Response):
         finally:
             self._waiting.pop(self, None)
 
-    @classmethod  # not of an instance: a timer must not keep an answer in memory
+    @classmethod  # a timer calls it: with a method of an instance, the timer would keep an answer in memory
     def _make_room(cls) -> None:
         while len(cls._waiting) > 1 and _size_together(cls._waiting) > _UNSENT:
             first, (since, task) = next(iter(cls._waiting.items()))
@@ -225,8 +225,8 @@ class _Threads:
 class Protocol:
     """The routes of one protocol, as an ASGI application below a prefix such as ``/iceberg``.
 
-    ``body_timeout``: how long a body may take to arrive (seconds). ``warehouses``: the prefixes in paths whose requests
-    have threads of their own, so that files that do not answer stop no other warehouse.
+    ``body_timeout``: how long a body may take to arrive (seconds). ``warehouses``: prefixes in paths. The requests of
+    each prefix have separate threads: if the files of one warehouse do not answer, the other warehouses still work.
     """
 
     def __init__(
@@ -293,9 +293,9 @@ class Protocol:
 
     @asynccontextmanager
     async def _json(self, request: Request) -> AsyncIterator[tuple[Any, Any]]:
-        """Give the request's body as a JSON value, None if it has none, and a value that distinguishes it from others.
+        """Give the request's body as a JSON value (None: no body), and a value that distinguishes it from other bodies.
 
-        A large body counts until its call is done.
+        Its size counts until the call is done.
         """
         encoding = request.headers.get("content-encoding", "identity")
         if encoding.strip().lower() != "identity":
@@ -352,11 +352,11 @@ def _raw_path(scope: Scope) -> str:
 
 
 async def _value(parts: list[bytes], size: int, content_type: str) -> tuple[Any, Any]:
-    """Return the value of a body, and a value that distinguishes it from others. A large one is parsed in a thread."""
+    """Return the value of a body, and a value that differs for other bodies. A large body is parsed in a thread."""
     if not size:
         return None, None
     kind = content_type.partition(";")[0].strip().lower()
-    if kind not in _JSON:  # a form, which a web page can make a browser send
+    if kind not in _JSON:  # such as a form, which a page of another origin can make a browser send
         raise BadRequest(f"a body is JSON, with the content type application/json, not {kind[:60]!r}")
     if size > LARGE:
         return await asyncio.get_running_loop().run_in_executor(None, _parsed_apart, parts)

@@ -19,8 +19,8 @@ def history(spark: SparkSession, view: str, *, url: str | None = None, at: str |
 
     ``churn``: changes by schema and day. ``who``: changes by principal, kind and action. ``schemas``: each change of a
     table's columns, with the columns after it. ``hours``: changes by hour and kind; ``contended`` counts the changes of
-    entities that several principals changed in that hour, which is where conflicts come from. (A conflict itself leaves
-    nothing in the database; metrics count them.) Raises InvalidArgument.
+    entities that several principals changed in that hour, which is where conflicts come from. (Conflicts leave nothing
+    in the database; metrics count them.) Raises InvalidArgument.
     """
     register_source(spark)
     if view not in _VIEWS:

@@ -20,7 +20,7 @@ Key = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass
 class Group:
-    """An entity with rows that it owns. ``fresh``: the entity itself is written, too, not only more of its rows."""
+    """An entity with rows that it owns. ``fresh``: the group has the entity itself; otherwise only more of its rows."""
 
     number: int
     line: EntityLine

@@ -54,7 +54,7 @@ def lines_of(
     *,
     check: bool = True,
 ) -> Iterator[Body]:
-    """Yield the lines after the header, beginning with the last line that is kept.
+    """Yield the lines after the header; if lines are kept, begin with the last of them.
 
     Raises UnreadableRow for a damaged row. With ``unreadable``, the row and everything below it are left out.
     ``check``: each kind must be able to read its documents, as in a file; otherwise, any JSON object is yielded.
@@ -136,7 +136,7 @@ class _Tree:
                 yield from relations.get(visit.row.id, ())
 
     def _damaged(self, ids: Collection[int]) -> set[int]:
-        """Return which of these entities the file leaves out, with all below them, because they cannot be read."""
+        """Return the ids of those entities that cannot be read; the file leaves them out, with all below them."""
         if self._unreadable is None or not ids:
             return set()
         guards = self._snapshot.rows("guard", ("id", "kind", "name"), ("id",), sorted(ids))
@@ -177,7 +177,7 @@ def _drops(snapshot: TableSnapshot) -> dict[int, list[tuple[Any, ...]]]:
 def _seen(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of one owner that its readers see: without partitions that are being dropped or were dropped.
 
-    Rows are ordered by kind, so a partition comes before its statistics. They stay when it is dropped.
+    Rows are ordered by kind, so a partition comes before its statistics. A drop of a partition keeps the statistics.
     """
     partitions = dict[str, int]()
     for row in rows:

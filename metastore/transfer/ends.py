@@ -1,6 +1,6 @@
 """Check the relations of a file without ids: both ends are in the file, and of kinds that the relation can have.
 
-It keeps in memory the paths to which relations lead, and the families on those to kinds that are unknown here.
+It keeps in memory the paths that relations lead to. If a kind is unknown here, it also keeps the families on the path.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def export(
             __version__,
             _numbers(snapshot) if ids or history else None,
         )
-        # if positions were drawn since, the snapshot may show changes after the position
+        # if writers have drawn positions since, the snapshot may show changes after ``position``
         now = position if watermark is not None and snapshot.numbers()[1] == watermark.position else None
         kept, restarted = kept_lines(stream, header, now) if resume and unreadable is None else (None, None)
         if resume:
@@ -145,7 +145,7 @@ def _write(
 
 
 def _watermark(backend: Backend, clock: Clock) -> Watermark | None:
-    """Return a position up to which all is decided, so later snapshots show it; None: writers took too long."""
+    """Return a position up to which later snapshots show all; None: writers took too long, or this is a replica."""
     try:
         watermark = backend.watermark()
         ends = clock.monotonic() + _PATIENCE

@@ -31,8 +31,8 @@ FileOrName = BinaryIO | str | os.PathLike[str]
 def writing(to: FileOrName) -> Iterator[tuple[BinaryIO, bool]]:
     """Yield a stream to write to, and whether it is a file that may hold the beginning of an export.
 
-    A new file is written beside the existing one. When it is on the disk, it replaces that file, and takes over its
-    mode.
+    A new file is written beside the existing one. When the new file is on the disk, it replaces the existing one, with
+    the same mode.
     """
     name = file_name(to)
     if name is None:
@@ -75,7 +75,7 @@ def _room(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno not in _OF_THE_DISK:
-            raise  # not of this file: the caller's progress bar may have a broken pipe
+            raise  # another cause than the disk, such as the caller's progress bar on a broken pipe
         message = f"the file {_told(name)} cannot be written: {error.strerror}; make room there, then export again"
         raise BackendUnavailable(message) from None
 
@@ -116,10 +116,10 @@ class _Source:
         def call(*args: Any) -> Any:
             try:
                 return method(*args)
-            except Exception as error:  # each kind of stream has its own, such as zlib.error
+            except Exception as error:  # each kind of stream has its own errors, such as zlib.error
                 raise InvalidArgument(f"{self._what} cannot be read: {error}; open it again, or copy it") from error
 
-        vars(self)[name] = call  # Python now finds it at once, for the next line
+        vars(self)[name] = call  # so that Python finds the method without __getattr__ for the next line
         return call
 
 

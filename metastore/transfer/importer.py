@@ -57,8 +57,8 @@ def import_lines(
 ) -> Imported:
     """Write the lines of a file that was checked.
 
-    ``follow``: the file is not a copy, but follows another system. Raises EntityNotFound for a missing parent,
-    EntityAlreadyExists for an entity that exists and differs, or was created here meanwhile; NotInUse.
+    ``follow``: the file is not a copy, but follows another system. Raises EntityNotFound for a parent that is missing
+    or dropped, EntityAlreadyExists for an entity that differs or was created meanwhile; InvalidArgument, NotInUse.
     """
     header, footer, top, families = checked
     parents = _parents(session, header, into)
@@ -256,7 +256,7 @@ def _owned_rows(
 
 
 def _stale(backend: Reads, rows: list[OwnedRecord]) -> set[int]:
-    """Return the ids of statistics whose partition was dropped, or dropped and created again."""
+    """Return the ids of statistics of dropped partitions, even if a partition of the same name exists again."""
     told = [row for row in rows if row.kind == PARTITION_STATISTIC.name]
     owners, names = [row.owner_id for row in told], [row.name for row in told]
     partitions = backend.owned_by_name(owners, PARTITION.name, names) if told else []

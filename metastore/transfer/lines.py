@@ -56,7 +56,7 @@ class Header:
     ids: bool
     history: bool
     position: str | None
-    """The position from which to follow the feed after this export; None: a writer was running for too long."""
+    """The position from which to follow the feed after this export; None: the export could not find it out."""
     time: str
     version: str
     numbers: Numbers | None

@@ -20,7 +20,7 @@ class Exported:
     checksum: str
     """The hash of the exact lines."""
     position: str | None
-    """The position from which to follow the feed; None: a writer was running for too long."""
+    """The position from which to follow the feed; None: the export could not find it out."""
     kept: int = 0
     """How many lines were kept from an export that was stopped."""
     restarted: str | None = None

@@ -33,9 +33,9 @@ Nodes = tuple[Node, ...]
 
 
 class Follow(NamedTuple):
-    """The state of this store from which the file of another system was made.
+    """The state of this store when the file of another system was made.
 
-    People may have changed the store since.
+    People may have changed the store since then.
     """
 
     only: set[int]
@@ -74,7 +74,7 @@ class ChunkWrites:
     disable: list[Node] = field(default_factory=list)
 
     def guard(self, guards: Sequence[Guard]) -> None:
-        """Add guards. Of two for one entity, keep the older one, so that the commit fails if the two reads differ."""
+        """Add guards. If an entity has two, keep the older one, so that the commit fails if the two reads differ."""
         for guard in guards:
             there = self.guards.setdefault(guard.id, guard)
             if guard.scope_version < there.scope_version:
@@ -121,7 +121,7 @@ def _without_origin(made: ChunkWrites, group: Group, there: Standing) -> tuple[G
 
 
 def check_known(chain: Nodes, only: Collection[int] | None) -> None:
-    """Raise EntityAlreadyExists if an entity is not in ``only``: it was created in this place since that was read."""
+    """Raise EntityAlreadyExists if ``only`` lacks an entity: another call created it after the import read ``only``."""
     if only is not None and chain[-1].id not in only:
         path = format_path([node.name for node in chain])
         raise EntityAlreadyExists(
@@ -174,7 +174,7 @@ def _placed(group: Group, record: Record | None, if_exists: IfExists, follow: Fo
 def _knows_columns(record: Record, old: Mapping[str, Any], follow: Follow | None) -> bool:
     """Whether the columns of the file have the ids of this very table.
 
-    Raises EntityAlreadyExists if people have added columns since: two columns would have one id.
+    Raises EntityAlreadyExists if people have added columns since then: two columns would have one id.
     """
     known = None if follow is None else follow.columns.get(record.chain[-1].id)
     if known is not None and old["last_column_id"] > known:

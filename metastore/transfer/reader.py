@@ -124,7 +124,7 @@ def _finish(structure: Structure, number: int) -> None:
 
 
 def _find_ends(stream: BinaryIO, header: Header, ends: Ends) -> None:
-    """Read the entities once more if relations lead to some: each may come before or after the relation."""
+    """Find the entities that relations lead to. It reads the file again, because they may come before the relations."""
     if ends.wanted:
         for _, line in body(stream, header, lambda _: None):
             if isinstance(line, EntityLine):

@@ -22,7 +22,7 @@ _LAST: Final = "last_column_id"
 def replaced(kind: str, old: Mapping[str, Any], new: Doc, *, ours: bool, follows: bool) -> Doc:
     """Return the document that replaces ``old``. ``ours``: the columns of ``new`` have the ids of this same table.
 
-    ``follows``: ``new`` is a later state of the same entity, so that only counters are joined.
+    ``follows``: ``new`` is a later state of the same entity, so only counters are merged.
 
     Raises DropPending for a column that is being dropped in steps.
     """

@@ -70,7 +70,7 @@ class Lines:
         self._owner: EntityLine | None = None
 
     def step(self, number: int, line: EntityLine | OwnedLine | RelationLine) -> OperationLine:
-        """Return the single step of a row's history, for a file with other steps. Its position follows ``seq``."""
+        """Return a line with the single step of a row's history. Its position follows ``seq``."""
         names, values = self._values(line)
         return OperationLine(self._step(number, names, values))
 

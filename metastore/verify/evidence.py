@@ -3,8 +3,8 @@
 Invariant 14: in the order of the feed, the scope versions that a commit notes as its evidence are those of that time. A
 commit that takes a right away increases a scope version. The new one is in the commit's note, or, after an exclusive
 operation, in its row. Both commits lock the guard before they draw their positions, so the feed has the order in which
-the database decided. For each entity that has had a scope version above 1 in a step or in the evidence of a commit, the
-check keeps two numbers in memory.
+the database decided. The check keeps two numbers in memory for each entity with a scope version above 1 in a step or
+in the evidence of a commit.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ __all__ = ["ChainReader", "Link", "changes_problem", "doc_problem", "parsed_prob
 
 _NO_CHANGES = "[]"
 _COUNTERS = ("last_column_id", "latest_version")
-"""Fields from which the next number of a column or a version is counted."""
+"""Fields with the last number of a column or a version; the next number is counted from them."""
 
 
 class Link(NamedTuple):

@@ -45,7 +45,7 @@ class Placed:
     def follow(self, step: Standing) -> Iterator[str]:
         """Take the next step, and yield the problems of the previous one.
 
-        The past shows the previous one up to this one.
+        The past shows the previous step until this step.
         """
         if seen_at(step) > self._past_from:
             yield from self._problems()

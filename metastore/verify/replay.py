@@ -140,7 +140,7 @@ class Replay:
         self._forget(entity_id)
         self._set(entity_id, parent)
         if is_container(kind):
-            if event.parent_id is not None:  # otherwise an older program wrote the step, without its place
+            if event.parent_id is not None:  # None: an older program wrote the step, without its place
                 self._folds[entity_id] = bool(event.fold)
             family = kind_named(kind).family
             self._families[family] = None
@@ -149,7 +149,7 @@ class Replay:
 
     def _said(self, seq: int, entity_id: int, event: FeedEvent, parent: int, names: Names) -> Iterator[Violation]:
         """Check that a step has the parent to which its path leads, and the same fold flag as this parent."""
-        known = families_of(kind_named(event.kind), len(names)) is not None  # otherwise the parent is a guess
+        known = families_of(kind_named(event.kind), len(names)) is not None  # for an unknown kind the parent is a guess
         if known and event.parent_id != parent:
             message = f"at position {seq}, {event.action} says that its parent is {event.parent_id}, not {parent}"
             yield Violation(15, entity_id, format_path(names), message)

@@ -180,7 +180,7 @@ def made_problems(first: Step | None, last: Step, made: Made) -> Iterator[str]:
 
 
 def _differs(what: str, said: tuple[str | None, int], step: Step) -> Iterator[str]:
-    # a change without a principal is noted with its helper's name in the row only
+    # if a change has no principal, only the row has a name: that of the helper
     if said[1] != step.time or step.principal not in (None, said[0]):
         yield f"it was {what} by {said[0]} at {said[1]}, and its history says: by {step.principal} at {step.time}"
 
@@ -188,7 +188,7 @@ def _differs(what: str, said: tuple[str | None, int], step: Step) -> Iterator[st
 class Together:
     """Follows the rows of one operation. All rows with a position must name the same last position of the commit.
 
-    Up to ``past_from`` no read relies on it, and older programs did not write it.
+    Rows up to ``past_from`` are not checked: older programs did not write that position, and no read relies on it.
     """
 
     def __init__(self, *, complete: bool, past_from: int) -> None:

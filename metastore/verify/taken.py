@@ -97,7 +97,7 @@ def _unraised(rows: Iterable[_Row]) -> Iterator[_Row]:
 def _tells(group: list[_Row]) -> bool:
     """Whether a commit notes all scope versions that it increased.
 
-    Its program must do so, and no row may be missing.
+    That is true if its program does so, and if no row of the commit is missing.
     """
     first, last = group[0], group[-1]
     if first.writer is None or not _NOTES_FROM <= first.writer < RESTORED:
@@ -113,7 +113,7 @@ def _may_take(row: _Row) -> bool:
 
 
 def _ids(row: _Row) -> set[int | None]:
-    """Return the entity whose scope version the row must have increased. For a grant: if it takes a right away."""
+    """Return the entity whose scope version the row must have increased; a grant must only if it takes a right away."""
     if row.owner_id is None:
         return {row.parent_id}
     return {row.other_id if row.kind == "grant" and row.action == "create" else row.owner_id}

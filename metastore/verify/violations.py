@@ -50,7 +50,7 @@ def surviving(violations: Iterable[Violation], entity_id: object, path: object) 
 
 
 class Container(NamedTuple):
-    """The part of an entity that can have children which verify keeps in memory."""
+    """The data that verify keeps in memory about an entity that can have children."""
 
     parent_id: int
     kind: str

@@ -13,6 +13,7 @@ import pytest
 
 import metastore as ms
 from metastore.backends.postgres.connection import Connection
+from metastore.backends.postgres.read_errors import raise_read_error
 from metastore.port.commit import Commit, Conflicted
 from tests.concurrency.raw import connect, rows
 from tests.servers.postgres import PostgresServer, database_of
@@ -177,17 +178,43 @@ def test_a_catalog_of_the_server_that_is_written_anew_is_no_new_run(postgres_url
         assert {one.origin and one.origin.run for one in (held, found)} == {before._session.backend.origin.run}
 
 
-def test_a_pooler_whose_server_starts_again_is_waited_for(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pgbouncer refuses new connections with a SQLSTATE of its own while it cannot log in."""
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.errors.ProtocolViolation("server login has been failing, try again later"),
+        psycopg.errors.QueryCanceled("canceling statement due to user request"),
+    ],
+    ids=["pgbouncer cannot log in", "an operator cancels the set-up"],
+)
+def test_a_session_that_cannot_begin_now_is_waited_for(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, error: psycopg.Error
+) -> None:
     with ms.open(postgres_url) as store:
         connect, refusals = Connection.connect, iter(range(3))
 
         def refused(*arguments: Any, **options: Any) -> Any:
             if next(refusals, None) is not None:
-                raise psycopg.errors.ProtocolViolation("server login has been failing, try again later")
+                raise error
             return connect(*arguments, **options)
 
         monkeypatch.setattr(Connection, "connect", refused)
         store._session.backend.pool.forget()  # type: ignore[attr-defined]
         assert store.metalakes.create("m").version == 1
         assert next(refusals, None) is None
+
+
+def test_a_mutation_whose_reads_are_ended_again_and_again(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read is repeated once; a mutation repeats its reads until its deadline."""
+    with ms.open(postgres_url) as store:
+        store.metalakes.create("m")
+        backend: Any = store._session.backend
+        read, ends = backend._quick, iter(range(3))
+
+        def ended(*arguments: Any, **options: Any) -> Any:
+            if next(ends, None) is not None:
+                raise_read_error(psycopg.errors.AdminShutdown("terminating connection due to administrator command"))
+            return read(*arguments, **options)
+
+        monkeypatch.setattr(backend, "_quick", ended)
+        assert store.metalakes.alter("m", ms.SetComment("x")).version == 2
+        assert next(ends, None) is None

@@ -51,10 +51,11 @@ _CONNECT_TIMEOUT = (2, 10)
 
 The call's deadline may end it earlier.
 """
-_COMING_BACK = (None, "57P03", "57P01", "57P02", "53300", "08P01")
+_COMING_BACK = (None, "57P03", "57P01", "57P02", "57014", "53300", "08P01")
 """SQLSTATEs of a server that is briefly unavailable: no answer, starting, stopping, or too many connections.
 
-The last one comes from a pooler that is full, or cannot reach its server (pgbouncer: "server login has been failing").
+57014: somebody else has cancelled the set-up of the session. The last one comes from a pooler that is full, or cannot
+reach its server (pgbouncer: "server login has been failing").
 """
 _KEPT_OWN = 2
 """How many used listening connections are kept; a new waiter listens on its own channel."""

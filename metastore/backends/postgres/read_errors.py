@@ -61,6 +61,8 @@ _MEANINGS: dict[Consequence, tuple[type[MetastoreError], str]] = {
     Consequence.UNKNOWN: _AGAIN,
     Consequence.RETRY: _AGAIN,
 }
+_PASSES: Final = (Consequence.UNKNOWN, Consequence.RETRY)
+"""The errors of a broken connection, or of this moment: a mutation that read reads again, until its deadline."""
 _OF_STATEMENTS: Final = (Consequence.CHECK, Consequence.UNIQUE)
 """The errors that a statement raises on purpose: the code that sends it knows their meaning."""
 _BROKEN: Final = "the database failed: {} (SQLSTATE {}); look at the server's log, then run: metastore verify"
@@ -81,4 +83,7 @@ def _translated(error: psycopg.Error) -> MetastoreError | psycopg.Error:
     if consequence in _OF_STATEMENTS:
         return error
     meaning, message = _MEANINGS.get(consequence, (BackendRefused, _BROKEN))
-    return meaning(message.format(text, error.sqlstate))
+    said = meaning(message.format(text, error.sqlstate))
+    if isinstance(said, BackendUnavailable):
+        said.transient = consequence in _PASSES
+    return said

@@ -130,7 +130,7 @@ def profile(spark: SparkSession, readable: Readable) -> dict[str, Any]:
 
 
 def _beyond(readable: Readable, limits: Limits) -> str | None:
-    """Return the reason not to read a table: its files have more rows than the bytes to which they may unpack."""
+    """Return why a table must not be read: its files have more rows than they may have bytes when unpacked."""
     seen = readable.seen or {}
     rows, size = seen.get("rows"), seen.get("bytes")
     if type(rows) is not int or type(size) is not int:

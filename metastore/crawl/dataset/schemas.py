@@ -3,7 +3,7 @@
 :func:`fit_all` returns the schema if *all* files fit. :func:`fit_most` finds the schema of most files, and the reason
 why each of the others does not fit. Each distinct schema is checked once, however many files have it.
 
-If schemas disagree on the type of a column, the type of more files wins: schemas are merged in the order of how many
+If schemas disagree on the type of a column, the type in most files wins: schemas are merged in the order of how many
 files agree with them. A schema that contradicts those before it does not fit.
 """
 

@@ -2,8 +2,8 @@
 
 A folder is **one table** if all its files that can be read have one format, one dialect and fit one schema:
 
-* columns of one name have types that one type holds (:mod:`metastore.crawl.read.widen`; text formats, whose types are
-  guesses, also come together as string where all files have the same columns);
+* columns of one name have types that one type can hold (:mod:`metastore.crawl.read.widen`). Types of text formats are
+  guesses: if all files have the same columns, string can hold any two of them;
 * each file shares at least 70 % of its columns with the file that has the most. So files that share only a ``name`` do
   not form a table, and a later file with a new column joins one.
 
@@ -12,7 +12,7 @@ not fit the majority is a failure, with the reason. In a folder without partitio
 too few common columns, becomes a separate table instead.
 
 Else **each file is its own table**. Its name is the file's name without the format ending; the ending stays if two
-names would be equal, or if a folder's table has the name. It stays so as long as such tables are in the catalog.
+names would be equal, or if a folder's table has the name. The files stay separate while the catalog has such tables.
 """
 
 from __future__ import annotations

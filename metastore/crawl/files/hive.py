@@ -34,7 +34,7 @@ def parse_key(folder: str) -> tuple[str, str] | None:
     key, equals, value = folder.partition("=")
     if not equals or not key:
         return None
-    return normalize("NFC", unquote(key)), unquote(value) or NULL  # columns have names in this form
+    return normalize("NFC", unquote(key)), unquote(value) or NULL  # NFC, like the names of columns
 
 
 def partition_parts(parts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

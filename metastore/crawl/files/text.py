@@ -1,8 +1,7 @@
 """Open text files: unpack them, check that they are text, and find their encoding.
 
-:class:`NotThisFormat` says what is wrong with a file; its message is the reason in the report. UTF-8 (with or without a
-byte order mark) and UTF-16 with one are read; text that is not valid UTF-8 is read as ISO-8859-1, as databases and
-spreadsheets export it.
+:class:`NotThisFormat` says what is wrong with a file; its message is the reason in the report. UTF-16 needs a byte
+order mark, UTF-8 does not. Any other text is read as ISO-8859-1, as databases and spreadsheets export it.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The whole file is read in bounded memory. Lines go through pyarrow block by block, and the types of the blocks are
 widened. pyarrow has a cell for each column in each row, so memory would grow quadratically if keys are ids. So a block
 with fields that are not known yet is read in small pieces, and a file with more than ten thousand fields is a failure.
-:mod:`json_values` finds the types of two sorts of text: a block whose values do not agree (a number here, a string
-there), and a
-file that does not consist of lines. Spark reads these files with its option ``multiLine``, which the dialect keeps.
+:mod:`json_values` finds the types of two sorts of text: a block with values that do not agree (a number here, a string
+there), and a file that does not consist of lines. Spark reads such a file with its option ``multiLine``, which the
+dialect keeps.
 Strings stay strings, whatever they look like, as with Spark. Columns are in the order of their first appearance.
 """
 

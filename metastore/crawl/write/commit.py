@@ -7,7 +7,7 @@
    reads until it commits, so edits of people are merged.
 
 Spark repeats a task whose executor died. The repeated task finds its tables in place and writes nothing. A data set
-that fails does not stop the others. Only when the database is gone, the task does not try the rest.
+that fails does not stop the others, unless the database is gone.
 """
 
 from __future__ import annotations

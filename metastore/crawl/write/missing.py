@@ -6,8 +6,8 @@ lack existing files, so the data set's location is checked before anything is wr
 table.
 
 The mark is the property ``crawl.missing``, whose value is the time. The crawler removes it when the files are back.
-It drops a table only if nothing but the crawler has changed it, and people have put nothing on it, and marks it
-otherwise. Each table is settled in one transaction on fresh reads.
+It drops a table only if nothing but the crawler has changed it, and people have put nothing on it. Otherwise it marks
+the table. Each table is settled in one transaction on fresh reads.
 
 If more than a share of the tables is gone at once, or all below one of the paths, the lake itself may be unavailable.
 Then the crawl drops nothing, and a note says so.
@@ -64,7 +64,7 @@ def _is_hidden(path: str, unseen: list[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The time when the files were seen to be gone, as text and by the database's clock, and the crawl's record's name.
+    """When the files were seen to be gone, as text and by the database's clock; and the name of the crawl's record.
 
     ``options`` open the locations that are checked.
     """

@@ -75,7 +75,7 @@ def registry_below(
 def _entry(row: Source, table: Table | None) -> Entry:
     """Return the entry of ``row``.
 
-    Its table is left out if people gave it another location, or an import another id.
+    The table is left out if people gave it another location, or an import gave it another id.
     """
     if table is None or table.location != row.location or not row.leads_to(table):
         return Entry(row)

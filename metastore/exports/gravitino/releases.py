@@ -1,8 +1,8 @@
 """List what each release of Gravitino can read: objects of relations, and privileges.
 
-Gravitino fails when it reads any other one.
+Gravitino fails when it reads any other object or privilege.
 
-From Gravitino's ``MetadataObject.Type`` and ``Privilege.Name`` in the tags v1.0.0 to v1.3.0.
+The source is Gravitino's ``MetadataObject.Type`` and ``Privilege.Name`` in the tags v1.0.0 to v1.3.0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Import dropped entities that Gravitino still keeps: create and drop each in one commit, so that it can be restored.
 
-If entities were dropped together with their schema or catalog, it imports only that container, empty: Gravitino itself
-restores nothing.
+If entities were dropped together with their schema or catalog, it imports only that container, without content.
 """
 
 from __future__ import annotations

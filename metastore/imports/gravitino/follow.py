@@ -1,8 +1,8 @@
 """Bring a store that has an earlier import up to date: follow the renames, moves and removals in Gravitino.
 
-The rest of the file is then imported as any other export. Entities that no import made stay as they are, even if one
-gets the name of an imported one meanwhile, because each write names an id. Entities that exist in Gravitino but could
-not be read stay as well: only entities that were not seen are gone. Each write requires the lease of the import.
+The rest of the file is then imported as any other export. Entities that no import made stay as they are. They stay even
+if they get the name of an imported entity meanwhile, because each write names an id. Entities that exist in Gravitino
+but cannot be read stay, too. Each write requires the lease of the import.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def without_copies(store: Store, lease: Lease, target: Contents) -> Contents:
         except LeaseLost:
             raise
         except MetastoreError:
-            continue  # the copy was moved or dropped meanwhile
+            continue  # such as a copy that was moved or dropped meanwhile
     return contents_of_store(store, store.metalakes.names(), columns=True)
 
 
@@ -82,8 +82,8 @@ def check_drops(store: Store) -> None:
 def enabled_to_write(store: Store, lease: Lease, source: Contents, target: Contents) -> Iterator[None]:
     """Enable each disabled metalake and catalog below which something differs, so that it can be written.
 
-    At the end, it disables those again that are disabled in Gravitino; after an error, all of them. An import that was
-    killed, or lost its lease, leaves them enabled until it is repeated.
+    At the end, it disables again those that are disabled in Gravitino; after an error, it disables all of them again.
+    An import that was killed, or lost its lease, leaves them enabled until it is repeated.
     """
     opened: list[Key] = []
     try:
@@ -102,7 +102,7 @@ def enabled_to_write(store: Store, lease: Lease, source: Contents, target: Conte
 
 def _disable(store: Store, lease: Lease, keys: list[Key], contents: Contents, target: Contents) -> None:
     for key in reversed(keys):
-        with suppress(MetastoreError):  # the entity was dropped meanwhile; any other error follows one already raised
+        with suppress(MetastoreError):  # the entity was dropped meanwhile, or stays enabled until the next import
             if (entity := _standing(store, key, contents.names[key], target)) is not None:
                 _manager(store, key).disable(entity, lease=lease)
 
@@ -133,7 +133,7 @@ def rename_the_moved(store: Store, lease: Lease, source: Contents, target: Conte
 
 
 def _free(store: Store, lease: Lease, key: Key, wanted: Names, target: Contents, report: Report) -> None:
-    """Give the entity that has the new name a temporary one: it was renamed, too, and gets its own name later."""
+    """Give an imported entity that has the new name a temporary one. Raises EntityAlreadyExists for other entities."""
     family = ("table", "view") if key[0] in ("table", "view") else (key[0],)
     for other, names in list(target.names.items()):
         if names == wanted and other[0] in family and other != key:

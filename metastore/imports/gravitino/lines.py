@@ -138,7 +138,7 @@ class _Earlier(NamedTuple):
 class _History:
     """The steps of history: one for each row, and before an entity's own step those of its earlier versions.
 
-    The database counts as one whose older history gc removed: most versions are unknown.
+    Most versions are unknown, so the database counts as one where gc has removed the older history.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -166,7 +166,7 @@ class _Numbers:
         return self.last
 
     def entity(self, key: Key) -> int:
-        """Return the id of an entity: relations may name it before its own line."""
+        """Return the id of an entity. Relations may name the id before the entity's own line."""
         if key not in self.of:
             self.of[key] = self.new()
         return self.of[key]
@@ -224,7 +224,7 @@ def _counted(read: Iterator[Entity], done: int, total: int, progress: Progress) 
 
 
 def _name_secrets(entity: Entity, report: Report) -> None:
-    """Report the properties that Gravitino hides, because this store shows them to every reader."""
+    """Report the properties that Gravitino hides, because this store has them in plain text."""
     path = ".".join(entity.names)
     docs = {f"{entity.key[0]} {path}": entity.thing.doc}
     docs |= {f"{kind} {path}.{name}": doc for kind, name, doc in entity.thing.owned}

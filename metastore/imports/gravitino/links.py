@@ -16,7 +16,7 @@ __all__ = ["Ends", "Link", "Links", "read_links"]
 
 
 class Link(NamedTuple):
-    """A relation from the entity under which it is listed. ``column``: Gravitino's id of the column that it is from."""
+    """A relation; :class:`Links` knows the entity that it goes from. ``column``: Gravitino's id of its column."""
 
     kind: str
     to: Key

@@ -84,7 +84,7 @@ def _kept(rows: list[Row]) -> list[Row]:
 
 
 def _audit(row: Row, beside: list[Row], number: int) -> Mapping[str, Any]:
-    """Return the audit of a version: of the row with its number that has one, else of the entity's creation."""
+    """Return the audit of a version: from a row with its number and an audit, else from the entity's creation."""
     made = known_audit(row)
     of = next((one for one in beside if one.get("audit_info") and number in _numbers(one)), None)
     if of is not None:

@@ -152,7 +152,7 @@ def _statistics(
         pairs = dict(part.split("=", 1) for part in name.split("/") if "=" in part)
         owned.append(("partition", name, _values(pairs)))
         try:
-            check_size(_values(values))  # each value fits, but all values of a partition share one document
+            check_size(_values(values))  # each value fits alone, but one document holds all values of a partition
         except (ValueError, InvalidArgument) as error:
             what = f"the statistics of the partition {name!r} of the table {'.'.join(names)}"
             report.find("unreadable", f"{what}: {error}")

@@ -49,9 +49,9 @@ def import_gravitino(
 
     An empty store gets Gravitino's versions, audits and times. A store that has an earlier import is brought up to
     date: entities keep their ids through renames, and entities that are gone in Gravitino are dropped. ``file``: the
-    file into which the import writes the entities that it read. After a kill, call the import again: it continues with
-    the file. Raises InvalidArgument for a source that cannot be read, and LeaseHeld while another import into the store
-    runs. Raises EntityAlreadyExists if an entity gets a name meanwhile that the import needs: rename that entity.
+    file into which the import writes the entities that it read. After a kill, call the import again: it finishes the
+    restore of an empty store. Raises InvalidArgument for a source that cannot be read, and LeaseHeld if another import
+    runs for too long. Raises EntityAlreadyExists if an entity has a name that the import needs: rename that entity.
     """
     tell = progress or (lambda _step, _share: None)
     place = Path(file)

@@ -47,7 +47,7 @@ def json_of(text: Any, default: Any = None) -> Any:
 def properties(row: Row, column: str = "properties", *, can_be_disabled: bool = False) -> tuple[dict[str, str], bool]:
     """Return the properties of a row, and whether it is in use.
 
-    Gravitino keeps the entity's id among them and, for a kind that can be disabled, whether it is in use.
+    In Gravitino, the properties also hold the entity's id. If its kind can be disabled, they say whether it is in use.
     """
     pairs = json_of(row.get(column), {}) or {}
     if not isinstance(pairs, Mapping):
@@ -97,7 +97,7 @@ def _name(value: Any) -> str | None:
 
 
 def known_audit(row: Row, report: Report | None = None, what: str = "") -> dict[str, Any]:
-    """Return the audit of a row; for a damaged row, an empty one. The report names it."""
+    """Return the audit of a row; for a damaged row, an empty one. The report names the row."""
     try:
         return audit(row)
     except DAMAGED as error:

@@ -80,7 +80,7 @@ class Console:
     def _watched(self, principal: Principal) -> Store:
         """Return the view of an open stream.
 
-        It has no groups: those of the token were applied when the stream began.
+        The token's groups are left out, because they were applied when the stream began.
         """
         return self._view(replace(principal, groups=None))
 
@@ -127,7 +127,7 @@ class Console:
             asked = Asked(name, query, principal, view, self._store, gauges, files, reports, has_form)
             shown = of(asked)
             return render.html(render.page(asked, shown), shown.status)
-        except Exception as error:  # noqa: BLE001  (a page says what went wrong; what nobody expects is logged)
+        except Exception as error:  # noqa: BLE001  (a page says what went wrong; an unexpected error is logged)
             shown = told(asked, error)
             if shown.status == 403:
                 note_refused(request, 403, principal.name, error)

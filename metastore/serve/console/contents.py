@@ -139,7 +139,7 @@ def _how(store: Managers, entity: Entity) -> str:
 
 
 def _about(entity: Entity) -> str:
-    """Return the most telling fact about an entity of its kind."""
+    """Return the most useful fact about an entity of its kind."""
     match entity.kind:
         case "table" | "view":
             count = len(entity.doc["columns"])

@@ -113,7 +113,7 @@ def _near(asked: Asked | None) -> list[tuple[str, str, str]]:
 
 
 def _above(asked: Asked) -> tuple[str, str, str] | None:
-    """Return the nearest container above that exists."""
+    """Return the nearest existing container above the requested path."""
     try:
         names = parse_path(asked.query.get("path", ""))
     except MetastoreError:

@@ -134,8 +134,8 @@ def _newest(
 def _after(asked: Asked, position: str, kinds: Sequence[str], under: Place | None, ends: float) -> Iterator[Change]:
     """Yield the changes after a position, without damaged ones, until the time ``ends``.
 
-    A page may be empty, because the user may see none of its changes. ``changes`` refuses a path that does not exist
-    now, ``changes_page`` does not.
+    A page may be empty, because the user may see none of its changes. It calls ``changes_page``, because ``changes``
+    refuses a path that does not exist now.
     """
     target = None if under is None else under.target
     following: str | None = position

@@ -51,7 +51,7 @@ class _Moment(NamedTuple):
 
 
 class Gauges:
-    """The figures of one server. Threads of the console call it, one at a time for each look."""
+    """The figures of one server. Any thread of the console may call it; only one at a time calls :meth:`count`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

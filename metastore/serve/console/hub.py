@@ -43,7 +43,7 @@ _CHANGES: Final = 10_000
 _QUEUE: Final = 500
 """How many changes wait for one browser at most."""
 _SLICE, _PAUSE = 10, 0.005
-"""How many streams get the new changes before other tasks of the event loop run, and for how long (seconds)."""
+"""How many streams get the new changes before the hub pauses for other tasks, and for how long (seconds)."""
 _CAUGHT_UP: Final = 300
 """How many changes a page that reconnects gets; if there are more, it is told to reload."""
 _LONGEST: Final = 3.0
@@ -200,7 +200,7 @@ class Hub:
             _LOG.exception("the console's look at the feed failed")
 
     async def _welcome(self) -> None:
-        """Give new streams the changes between their position and the hub's: later looks give them the rest.
+        """Give new streams the changes between their position and the hub's. Later looks give them all later changes.
 
         This never runs at the same time as a look, so no change is lost between the two. After a restart all pages
         reconnect at once, most of them with the same position: one read serves all of these.
@@ -360,7 +360,7 @@ def _missed(error: Exception) -> None:
 
 
 def _left_out(error: MetastoreError) -> None:
-    """Leave out a damaged row: one of them must not end all streams. ``metastore verify`` reports it."""
+    """Leave out a damaged row, because it must not end all streams. ``metastore verify`` reports it."""
     _LOG.info("the console leaves out a damaged change: %s", error)
 
 

@@ -2,8 +2,8 @@
 
 For a token of a file, a cookie holds only a proof: a MAC of the session's end, keyed with the token's digest. It is
 checked at each request, so a token that is taken out of the file ends its sessions at every server. Somebody who steals
-the cookie cannot use it for the API, nor beyond its end. Some tokens are in no file, such as those of an OIDC issuer.
-Then the cookie holds the token itself, which is verified at each request.
+such a cookie cannot use it for the API, nor beyond its end. Tokens of an OIDC issuer are in no file. For them, the
+cookie holds the token itself, which is verified at each request.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def value_text(key: str, value: object) -> str:
 
 
 def steps_in_words(step: Version) -> list[str]:
-    """Return the changes of one step in phrases; the first says the most."""
+    """Return the changes of one step in phrases, the most important one first."""
     if isinstance(step, Change) and (step.kind, step.action) in _RELATED and step.other_path:
         return [f"{_RELATED[step.kind, step.action]} {safe(step.other_path)}"]
     if step.action in ("rename", "move") and step.path_before and step.path_after:

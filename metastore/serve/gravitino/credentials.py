@@ -109,7 +109,7 @@ def _value(store: Store, holder: Any, key: str, reveals: Sequence[str]) -> str:
 
 
 def _is_allowed(reference: str, reveals: Sequence[str]) -> bool:
-    """Whether the operator allows clients to get a secret. A path with ``..`` may lead out of the allowed places."""
+    """Whether the operator allows clients to get a secret. A path with ``..`` is refused: it may lead elsewhere."""
     place = reference.removeprefix(_FILE)
     straight = place == reference or posixpath.normpath(place) == place
     return straight and bool(reveals) and reference.startswith(tuple(reveals))

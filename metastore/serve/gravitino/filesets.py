@@ -1,4 +1,4 @@
-"""The locations of a fileset: those of a new one, as Gravitino derives them, and the place of a file in one."""
+"""Find the locations of a new fileset, as Gravitino derives them, and the place of a file in a fileset."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fields(store: Store, names: tuple[str, ...], body: Mapping[str, Any]) -> dic
 def _bases(store: Store, names: tuple[str, ...]) -> dict[str, str]:
     """Return the places for new filesets by name, from ``location`` and ``location-NAME``.
 
-    The schema's replace the catalog's.
+    The places of the schema replace those of the catalog.
     """
     catalog = _locations(store.catalogs.load(names[:2]).properties)
     below = {name: place if _PLACEHOLDER.search(place) else _joined(place, names[2]) for name, place in catalog.items()}

@@ -110,7 +110,7 @@ class _Attachable:
     shape: Callable[[Any], dict[str, Any]]
 
     def on(self, store: Any, target: Target) -> dict[str, Attached]:
-        """Return the attachments of an object by name; its own replace inherited ones."""
+        """Return the attachments of an object by name. An own attachment replaces an inherited one of the same name."""
         attached = store.manager(self.kind).on(target.names, column=target.column, kind=target.kind)
         return {one.name: one for one in sorted(attached, key=lambda one: one.inherited_from is None)}
 
@@ -131,7 +131,7 @@ class _Attachable:
         return {**self.shape(store.manager(self.kind).load(one.path)), "inherited": one.inherited_from is not None}
 
     def associate(self, store: Store, call: Call) -> Answer:
-        """Attach and detach in one commit; refuse one that is attached already, as Gravitino does."""
+        """Attach and detach in one commit. Like Gravitino, refuse to attach a tag or policy a second time."""
         body, target = reading.mapping(call.body, "the body"), _target(call)
         add, remove = (self._list(body.get(f"{self.many}To{word}")) for word in ("Add", "Remove"))
 
@@ -175,7 +175,7 @@ def _attached_to(one: Attached) -> dict[str, str]:
 
 
 def _owner(store: Store, call: Call, *, checked: bool) -> Answer:
-    """Answer with an object's owner; without one, and if no right is ``checked``, with its creator, as in Gravitino."""
+    """Answer with an object's owner. If it has none and no right is ``checked``, answer with its creator."""
     target = _target(call)
     entity = store.owners.of(target.names, kind=target.kind)
     if entity is not None:

@@ -56,7 +56,7 @@ def _load(store: Store, call: Call) -> Answer:
 
 
 def _add(store: Store, call: Call) -> Answer:
-    """Add one partition, as Gravitino does: it refuses several."""
+    """Add one partition. Like Gravitino, refuse several."""
     wanted = reading.mapping(call.body, "the body").get("partitions")
     if not isinstance(wanted, list) or len(wanted) != 1:
         raise BadRequest("partitions must be a list with exactly one partition")

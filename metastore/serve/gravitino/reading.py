@@ -22,7 +22,7 @@ def body(call: Call, shape: TypeAdapter[T]) -> T:
 
 
 def mapping(value: Any, what: str) -> Mapping[str, Any]:
-    """Return ``value`` if it is a JSON object."""
+    """Return ``value`` if it is a JSON object. Raises BadRequest."""
     if not isinstance(value, Mapping):
         raise BadRequest(f"{what} must be a JSON object, not {type(value).__name__}")
     return value

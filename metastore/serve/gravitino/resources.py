@@ -56,7 +56,7 @@ class Resource:
     with_it: Callable[[Any, Names, Body], None] | None = None
 
     def shown(self, store: Any, entity: Any) -> dict[str, Any]:
-        """Return an entity as the API shows it; some are shown with their relations, which the store knows."""
+        """Return an entity as the API shows it. Some kinds are shown with their relations, from the store."""
         return self.shape(entity) if self.related is None else self.related(store, entity)
 
     @property

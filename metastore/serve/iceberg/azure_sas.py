@@ -29,7 +29,7 @@ _IDENTITY: Final = ("adls.tenant-id", "adls.client-id", "adls.client-secret")
 _ATTEMPT: Final[dict[str, Any]] = {"connection_timeout": 2, "read_timeout": 3, "retry_total": 0}
 """One attempt for the identity's token and one for the delegation key: 10 s together, as long as a request waits."""
 _EARLY: Final = timedelta(minutes=5)
-"""How long before it is made a SAS becomes valid, because the clock of Azure may be behind."""
+"""A SAS is valid from this long before it is made, because the clock of Azure may be behind."""
 _CODE: Final = re.compile(r"[A-Za-z]{1,64}")
 _SIGN_IN: Final = re.compile(r"\bAADSTS\d{1,10}\b")
 """The code of an error at Entra ID, which is in the message only."""

@@ -1,7 +1,7 @@
 """Keep short-lived keys for half of their life, and bound the calls to the service that makes them.
 
-So a client gets a key that still has half of its life. Threads that ask for the same key at once share one call. A call
-for which no request waits is not begun, so that it does not delay others.
+So a client gets a key that still has half of its life. Threads that ask for the same key at once share one call. If no
+request waits for a call any more, the call is not begun, because it would delay others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The source of a warehouse's credentials: one form for static credentials, short-lived keys and vendors.
 
 A warehouse has the same credentials for all files, or short-lived keys of a cloud, or a vendor of the deployment. The
-server calls them in the same way. They differ in the checks that come first.
+server calls them in the same way. They differ in the checks before the call.
 """
 
 from __future__ import annotations

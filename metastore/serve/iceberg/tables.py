@@ -83,9 +83,9 @@ class Loaded:
     staged: bool = False
 
     def answer(self, vended: Vended | None, has: str = "") -> Answer:
-        """Return the whole answer. One with credentials must not be cached. ``has``: the tags that the client has.
+        """Return the whole answer. An answer with credentials must not be cached. ``has``: the client's tags.
 
-        Other credentials make another answer, because a client must replace keys that end.
+        If the credentials have changed, the answer is sent again, because a client must replace keys that end.
         """
         end, tag, headers = b',"config":{}}', self.tag, dict[str, str]()
         if vended is not None:

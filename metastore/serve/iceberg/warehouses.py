@@ -75,9 +75,9 @@ class Warehouses:
     def vended(self, call: Call, names: Identifier, location: str, *, staged: bool = False) -> Vended | None:
         """Return the credentials for a table's files; None: no credentials.
 
-        A table outside the warehouse's folder has none, because the client that creates a table chooses its location. A
-        table with another table in its folder has none either, because a key would open that table too. ``staged``: the
-        table does not exist yet; its creator will own it. Raises ServiceUnavailableError if they cannot be made, except
+        A table outside the warehouse's folder has none, because clients choose the locations of tables. A table with
+        another table in its folder has none either, because a key would open that table too. ``staged``: the table does
+        not exist yet; its creator will own it. Raises ServiceUnavailableError if the credentials cannot be made, except
         for a table that the request has created.
         """
         root = _root(call.names["prefix"])
@@ -114,7 +114,7 @@ class Warehouses:
             return RIGHTS  # the rights of an admin
         try:
             table = store.tables.load(path)
-            # since the location was read, the user may have made another table of this name, and then owns that
+            # since the location was read, the user may have made another table of this name, and would own that one
             if pointer_of(table) is None or (table.location or location).rstrip("/") != location.rstrip("/"):
                 raise ServiceUnavailableError("the table or its folder was replaced meanwhile; ask again")
             return tuple(right for right in RIGHTS if store.allowed(user, right, table))
@@ -133,7 +133,7 @@ class Warehouses:
         return [format_path(root) for root in self._places]
 
     def prefix(self, warehouse: str | None, principal: Principal) -> str:
-        """Return the prefix of a warehouse's paths; None: that of the first one that the client sees.
+        """Return the prefix of a warehouse's paths; without a name, of the first warehouse that the client sees.
 
         Raises EntityNotFound if the client sees no such catalog, InvalidArgument without a name and without
         warehouses.

@@ -23,7 +23,7 @@ from metastore.serve.principals import IssuerAway, NotAuthenticated
 __all__ = ["Keys"]
 
 _PAUSE: Final = 30.0
-"""How many seconds after a question an unknown key starts no other one."""
+"""How long after a question an unknown key starts no new question (seconds)."""
 _OLD: Final = 300.0
 """After how long the issuer is asked although all keys are known (seconds)."""
 _LOG = logging.getLogger("metastore.serve")
@@ -38,7 +38,7 @@ class Keys:
         self._keys: dict[str, Key] = {}
         self._asked = -math.inf
         self._answered = False
-        """Whether the issuer answered the last question. Only then is an unknown key known not to be the issuer's."""
+        """Whether the issuer answered the last question. If it did, an unknown key is not one of its keys."""
         self._question: Future[None] | None = None
         self._lock = Lock()
         self._thread = ThreadPoolExecutor(1, "metastore-oidc")

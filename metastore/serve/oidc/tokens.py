@@ -138,7 +138,7 @@ def groups_of(claims: Mapping[str, Any], wanted: Wanted) -> Claimed | None:
     """Return the groups that a valid token names; None: no claim for groups is set. Raises NotAuthenticated.
 
     A token without the claim names no groups. Entra ID leaves the claim out where a user has many groups, and names it
-    in ``_claim_names`` or ``hasgroups`` instead: then the groups are not known.
+    in ``_claim_names`` or ``hasgroups`` instead: then the groups are unknown, and NotAuthenticated is raised.
     """
     claim = wanted.groups_claim
     if claim is None:
@@ -153,7 +153,7 @@ def groups_of(claims: Mapping[str, Any], wanted: Wanted) -> Claimed | None:
 
 
 def _found(claims: Mapping[str, Any], claim: str) -> Any:
-    """Return the value of a claim; without it an empty list, None for a path through a value that is not an object."""
+    """Return the value of a claim: [] if it is missing; None if a value on its path is not an object."""
     found: Any = claims
     for name in _path(claim):
         if not isinstance(found, dict):

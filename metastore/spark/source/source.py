@@ -227,7 +227,7 @@ def _read(options: _Options, part: _Part) -> Iterator[pa.RecordBatch]:
             some = Wanted(part.low, part.high, options.kinds)
             yield from rows_by_position(session, options.table, options.columns, some)
             if part.change is not None and session.backend.origin.run != run:
-                number_in(session.backend, part.change)  # another server may have given the last rows, and lack some
+                number_in(session.backend, part.change)  # another server may have sent the last rows, and may lack some
 
 
 def _when(text: str) -> str | datetime:
@@ -248,7 +248,7 @@ def _offset(session: Session, seq: int) -> dict[str, Any]:
 def _number_of(backend: Backend, offset: dict[str, Any]) -> int:
     """Return the number of an offset's change. The stream continues after it. Raises HistoryGone, InvalidArgument.
 
-    The numbers from there up to its own had no change. After a crash, or a fail-over, new changes may get them.
+    The numbers from there up to its own had no change. After a crash or fail-over, new changes may get these numbers.
     """
     seq = int(offset["seq"])
     if "change" not in offset:
@@ -304,7 +304,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Return how many changes a micro-batch has at most. Spark calls this since 4.2."""
-        from pyspark.sql.streaming.datasource import ReadMaxRows  # noqa: PLC0415  (older ones do not have it)
+        from pyspark.sql.streaming.datasource import ReadMaxRows  # noqa: PLC0415  (Spark before 4.2 does not have it)
 
         return ReadMaxRows(self._options.most)
 
