@@ -102,6 +102,16 @@ def test_schedules_find_a_cache_that_gives_up_too_early(monkeypatch: pytest.Monk
     assert any(_misses(seed) for seed in range(100))
 
 
+def test_a_gap_is_given_up_although_transactions_overlap() -> None:
+    """Its watermark stays until all older transactions are over: one that moved on with each answer would never do."""
+    positions = Positions("epoch", 0)
+    for now in range(2, 9):  # the transaction of position 1 is rolled back; each other one lasts for three answers
+        assert positions.apply(Touched("epoch", 0, 10 + now, [Touch(now, now, "alter", None)]), positions.last)
+        if positions.stubborn:
+            positions.watermark = Watermark(now, 13 + now)
+    assert positions.missing == set()
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -73,6 +73,13 @@ class TestDropped:
 
 
 class TestTransactions:
+    def test_what_it_made_is_found_by_its_entity_when_another_call_has_changed_it(self, ground: Ground) -> None:
+        with ground.store.transaction() as tx:
+            made = tx.tables.create("m.c.one.made")
+        ground.store.tables.alter("m.c.one.made", ms.SetComment("x"))
+        assert ground.store.tables.load(made).version == 2
+        assert ground.store.tables.drop(made)
+
     def test_a_conflict_names_what_changed(self, ground: Ground) -> None:
         with pytest.raises(ms.VersionConflict) as caught, ground.store.transaction() as tx:  # noqa: PT012  (at its end)
             tx.tables.alter(ground.table, ms.SetComment("mine"))

@@ -304,6 +304,13 @@ def test_a_heartbeat_that_cannot_start(store: ms.Store, monkeypatch: pytest.Monk
     assert store.leases.acquire("work").token == 5
 
 
+def test_a_lease_of_a_closed_store_is_over_although_its_time_is_not() -> None:
+    with ms.open("memory://") as store:
+        lease = store.leases.acquire("work", ttl=HOUR)  # nobody renews it
+    with pytest.raises(ms.LeaseLost, match="its store was closed"):
+        lease.check()
+
+
 def test_a_release_keeps_to_the_deadline_of_its_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not to the lease's ttl: a block would end an hour late while the database does not answer."""
     left: list[float] = []

@@ -61,21 +61,50 @@ ARGUED: Final[Mapping[str, str]] = {
     ),
     "metastore/past/related.py connected: one.before is None -> False": _TO_NOWHERE,
     "metastore/past/related.py connected: one.after is None -> False": _TO_NOWHERE,
-    "metastore/backends/postgres/general_commit_sql.py _OWNED_WRITES: > -> >=": (
-        "a row that is written for the first time is not there: if it is, the insert fails, and with it the statement"
+    "metastore/backends/sql/past_sql.py PastSql.related: without AND c.seq <= :at": (
+        "saves rows: of a relation that came later, no version is joined"
     ),
-    "metastore/backends/postgres/by_name.py MOVE_NAMED: without AND g.id = (SELECT id FROM there)": (
-        "one entity has the name in the snapshot; looking it up first only chooses the plan"
-    ),
-    "metastore/backends/sql/past_sql.py PastSql.related: without AND c.seq <= :at": _TO_NOWHERE,
     (
         "metastore/backends/memory/past.py MemoryPast.owned: sorted(page, key=lambda row: row.name)[:limit] -> "
         "sorted(page, key=lambda row: row.name)"
-    ): "saves memory: who reads in pages goes on behind the last row that it got",
+    ): "whoever reads a page cuts one that is too long",
     "metastore/operation/tickets.py Watch.wait: 0 -> 1 (2)": (
-        "costs time: a waiter looks up to a tenth of a second later while a gap ends"
+        "costs time: up to 0.1 s after a gap, which no notice ends"
     ),
-    "metastore/operation/request.py is_same: record.created_at <= latest -> (record.created_at < latest)": (
-        "no backup is put back within the microsecond in which an entity was changed"
+    "metastore/combine/chain.py Chain.lead: lane.back(others) -> pass": (
+        "costs time: at the end of the block, those without an answer go alone"
+    ),
+    (
+        "metastore/combine/link.py fits: one.leases or one.evidence or one.publishes or one.carries or "
+        "one.skip_existing or one.ove ... -> (one.leases or one.publishes or one.carries or one.skip_existing or "
+        "one.overlook)"
+    ): "only users' transactions have evidence, and they join no chain",
+    "metastore/transaction/chained.py InChain.ended: self.leave() -> pass": (
+        "costs time: the call leaves at its end; until then the leader waits for the run until it counts as slow"
+    ),
+    (
+        "metastore/transaction/line.py InLine._bar: self._barred is not None and self._mark is not None -> "
+        "(self._barred is not None)"
+    ): "for the types: a run enters with its mark before it can bar a scope",
+    "metastore/cache/membership.py Member._serve: not self.lease.holds() -> False": (
+        "a lease that is over answers nothing, and a look that finds the row extends it, as it does after a long pause"
+    ),
+    "metastore/feed/tracked.py Tracked._below: False -> True": "costs time: it reads documents that nothing looks at",
+    (
+        "metastore/past/undo.py Undoing._put: not self._stands(goal) and not self._is_above_its_parent(goal) -> "
+        "(not self._is_above_its_parent(goal))"
+    ): "saves a look: a rename to the place where an entity is writes nothing",
+    (
+        "metastore/operation/operation.py Operation._send: withdrawn or (first and self._intent.hot(merge)) -> "
+        "withdrawn"
+    ): "costs an attempt: a change is announced after its first loss, as it is on an entity that is not hot",
+    "metastore/backends/postgres/waking.py Waking.wait: now - before < _AGAIN -> (now - before <= _AGAIN)": (
+        "at that very instant it opens its session one wait earlier"
+    ),
+    "metastore/backends/postgres/general_commit_sql.py _OWNED_WRITES: > -> >=": (
+        "the INSERT of the same statement refuses a new row whose name is taken"
+    ),
+    "metastore/backends/postgres/by_name.py MOVE_NAMED: without AND g.id = (SELECT id FROM there)": (
+        "the condition on the name says the same: the id is for the plan"
     ),
 }

@@ -16,6 +16,7 @@ import pytest
 import metastore as ms
 from metastore.backends.postgres import waking
 from metastore.backends.postgres.connection import NothingSent
+from metastore.backends.postgres.listening import Listening
 from metastore.backends.postgres.tickets import CHANNEL
 from metastore.backends.postgres.waking import LISTEN, Waking
 from metastore.backends.postgres.wire import Wire
@@ -24,6 +25,7 @@ from metastore.operation.tickets import OwnTicket
 from metastore.port.commit import Committed
 from metastore.port.conditions import Guard
 from metastore.store import Store
+from tests.concurrency.raw import dsn
 from tests.contract.ground import NEW_DOC, Ground, prepare, update
 from tests.contract.intents import announce, applied, committed, conflict, document, eventually, helping
 from tests.contract.test_tickets_contract import carried
@@ -258,3 +260,13 @@ def test_behind_a_pooler_waiters_look(pgbouncer: PgBouncer) -> None:
             assert payloads() == []
         assert ground.backend.line(ids, second).head is None
     pgbouncer.server.drop_database(direct)
+
+
+def test_wakers_do_not_wait_for_a_listener_that_does_not_look(postgres_url: str) -> None:
+    ear = Listening(psycopg.connect(dsn(postgres_url), autocommit=True))
+    try:
+        for _ in range(1 << 17):  # more than a pipe holds
+            ear.wake()
+        assert ear.heard(30.0) == []
+    finally:
+        ear.close()

@@ -87,14 +87,6 @@ def test_equal_secrets_have_different_handles_and_open_at_their_own_entity_alone
     assert store.verify() == []
 
 
-def test_ids_that_a_restored_backup_may_give_again_are_forgotten(store: ms.Store) -> None:
-    seals = store._session.seals
-    assert isinstance(seals, Seals)
-    first = seals.sealer.next_id()
-    seals.clear()
-    assert seals.sealer.next_id() > first + 1
-
-
 @pytest.mark.parametrize("value", ["secret:hunter2", "secret:sealed:1:hunter2", "secret:env:hunter-2"])
 def test_a_secret_that_looks_like_a_reference_and_is_none_is_encrypted(store: ms.Store, value: str) -> None:
     """It was taken for a reference, and stored and shown as plain text, of which ``verify`` said nothing."""
