@@ -19,7 +19,8 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 from pyiceberg.view.metadata import ViewVersion
 
-from metastore.pyiceberg.commits import Commits, TableCommit, TableCreation, answer
+from metastore.pyiceberg.attempts import TableCommit, TableCreation
+from metastore.pyiceberg.commits import Commits, answer
 from metastore.pyiceberg.layouts import check_layout, format_version
 from metastore.pyiceberg.namespaces import Namespaces
 from metastore.pyiceberg.naming import errors_of_iceberg, namespace_names, parts, property_texts, table_names

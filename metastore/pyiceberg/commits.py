@@ -9,18 +9,16 @@ from their first attempt on. The lease only orders the commits. The swap alone d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from cachetools import TTLCache
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
-from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, TableUpdate
 
 from metastore.clock import SYSTEM
 from metastore.errors import (
@@ -36,10 +34,7 @@ from metastore.errors import (
     ScopeFrozen,
     VersionConflict,
 )
-from metastore.kinds.change import EntityChange
-from metastore.kinds.table.kind import Table
-from metastore.pyiceberg.columns import columns_of
-from metastore.pyiceberg.entities import fields_of, fresh_columns, pointer_changes, pointer_of, schema_changes
+from metastore.pyiceberg.attempts import Created, Current, Prepared, TableCommit, TableCreation
 from metastore.pyiceberg.files import delete_quietly, next_location, outlived, write_metadata
 from metastore.pyiceberg.neighbours import Neighbours
 from metastore.pyiceberg.once import Once
@@ -53,9 +48,8 @@ if TYPE_CHECKING:
     from metastore.leases.lease import LeaseSet
     from metastore.leases.leases import Leases
     from metastore.store import Store
-    from metastore.transaction.transaction import Transaction
 
-__all__ = ["Commits", "Current", "TableCommit", "TableCreation", "answer"]
+__all__ = ["Commits", "answer"]
 
 _PATIENCE = 600.0
 """How long a commit keeps trying (seconds): far longer than its turn in the queue takes to come."""
@@ -66,105 +60,6 @@ _TTL = 10.0
 _CONTENDED: Final[TTLCache[tuple[str, str], bool]] = TTLCache(10_000, 2.0, timer=SYSTEM.monotonic)
 """The tables on which a commit of this process lost lately, each as its database and the lease of its writers."""
 _CONTENDED_LOCK: Final = Lock()
-
-
-@dataclass(frozen=True)
-class Current:
-    """The current state of an Iceberg table: its entity, its metadata, and the location of its metadata file."""
-
-    entity: Table
-    metadata: TableMetadata
-    location: str
-
-
-@dataclass(frozen=True)
-class TableCommit:
-    """The changes that a client wants to make to one table.
-
-    ``load`` reads the table, and is called again for each attempt. ``held``: the table's metadata as the client has it;
-    None: unknown.
-    """
-
-    load: Callable[[], Current]
-    requirements: tuple[TableRequirement, ...]
-    updates: tuple[TableUpdate, ...]
-    held: TableMetadata | None = None
-
-
-@dataclass(frozen=True)
-class TableCreation:
-    """A table that a commit creates. ``absent`` raises if the table exists already, or cannot be created.
-
-    ``take`` claims the table's folder: no other request can use it from then on.
-    """
-
-    path: tuple[str, ...]
-    load: Callable[[], Current]
-    absent: Callable[[], None]
-    take: Callable[[], object]
-    metadata: TableMetadata
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """One attempt at one table. Its files are written, but its pointer is not swapped yet."""
-
-    load: Callable[[], Current]
-    current: Current
-    io: FileIO
-    metadata: TableMetadata
-    location: str
-    written: tuple[str, ...]
-    replaced: tuple[str, ...]
-
-    @property
-    def is_change(self) -> bool:
-        return self.location != self.current.location
-
-    @property
-    def changes(self) -> tuple[EntityChange, ...]:
-        """The changes of the commit: the swap of the pointer, and the parts of the table that the store shows."""
-        before, after, entity = self.current.metadata, self.metadata, self.current.entity
-        swap = pointer_changes(before, self.current.location, after, self.location)
-        columns = schema_changes(before, after)
-        if columns and entity.columns != columns_of(before.schema()):
-            # others altered the columns in the store, so the columns of the file replace them
-            columns = fresh_columns(entity, after)
-        return (*swap, *columns)
-
-    @property
-    def queue(self) -> str:
-        """The name of the lease that orders the writers of the table."""
-        return f"iceberg/{self.current.entity.id}"
-
-    def apply(self, tx: Transaction) -> None:
-        """Swap the pointer. If the commit only checks this table, raise VersionConflict if the table has changed."""
-        if self.is_change:
-            tx.tables.alter(self.current.entity, *self.changes)
-        else:
-            _require_same(self, tx.tables.load(self.current.entity))
-
-
-@dataclass(frozen=True)
-class _Created:
-    """One attempt at a new table, whose metadata file is written."""
-
-    load: Callable[[], Current]
-    path: tuple[str, ...]
-    io: FileIO
-    metadata: TableMetadata
-    location: str
-    replaced: tuple[str, ...] = ()
-    is_change: bool = True
-    queue: str | None = None
-
-    @property
-    def written(self) -> tuple[str, ...]:
-        return (self.location,)
-
-    def apply(self, tx: Transaction) -> None:
-        """Create the table."""
-        tx.tables.create(self.path, **fields_of(self.metadata, self.location))
 
 
 class Commits:
@@ -202,8 +97,8 @@ class Commits:
                 line = self._wait_in_line(queue, line, names, ends - SYSTEM.monotonic())
         raise CommitFailedException(f"other commits to the table won for {_PATIENCE:.0f} seconds; try again later")
 
-    def _prepare(self, commits: Sequence[TableCommit | TableCreation]) -> list[_Prepared | _Created]:
-        attempts: dict[int, _Prepared | _Created] = {}
+    def _prepare(self, commits: Sequence[TableCommit | TableCreation]) -> list[Prepared | Created]:
+        attempts: dict[int, Prepared | Created] = {}
         new = {place: commit for place, commit in enumerate(commits) if isinstance(commit, TableCreation)}
         for creation in new.values():
             creation.absent()
@@ -220,15 +115,15 @@ class Commits:
             raise
         return [attempts[place] for place in range(len(commits))]
 
-    def _created(self, commit: TableCreation) -> _Created:
+    def _created(self, commit: TableCreation) -> Created:
         commit.take()
         after = commit.metadata
         location = next_location(self._places.locations(after.location, after.properties), None)
         io = self._places.io(after.properties, location)
         write_metadata(io, after, location)
-        return _Created(commit.load, commit.path, io, after, location)
+        return Created(commit.load, commit.path, io, after, location)
 
-    def _attempt(self, commit: TableCommit) -> _Prepared:
+    def _attempt(self, commit: TableCommit) -> Prepared:
         current = commit.load()
         require_alter(self._store, current.entity)
         self._places.check_updates(commit.updates)
@@ -239,7 +134,7 @@ class Commits:
             check_next(current.metadata.location, current.location, locations.new_table_metadata_file_location())
         io = self._places.io(current.metadata.properties, current.location)
         if _is_there(commit.updates, current.metadata):
-            return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
+            return Prepared(commit.load, current, io, current.metadata, current.location, (), ())
         require_known_schema(current.metadata, commit.requirements, commit.held)
         merging = self._merging or current.metadata.properties.get(_MERGE) == "true"
         own = io
@@ -251,7 +146,7 @@ class Commits:
         try:
             after = updated(current.metadata, rebased.updates, current.location, commit.held)
             if after == current.metadata:
-                return _Prepared(commit.load, current, io, current.metadata, current.location, (), ())
+                return Prepared(commit.load, current, io, current.metadata, current.location, (), ())
             location = next_location(self._places.locations(after.location, after.properties), current.location)
             write_metadata(io, after, location)
         except BaseException:
@@ -262,9 +157,9 @@ class Commits:
         # Without a server, PyIceberg's own Table deletes those metadata files
         if self._places.serves:
             replaced = tuple(outlived(current.metadata, after, location.rpartition("/")[0]))
-        return _Prepared(commit.load, current, io, after, location, (*written, location), replaced)
+        return Prepared(commit.load, current, io, after, location, (*written, location), replaced)
 
-    def _swapped(self, attempts: list[_Prepared | _Created], lost: int) -> list[CommitTableResponse] | None:
+    def _swapped(self, attempts: list[Prepared | Created], lost: int) -> list[CommitTableResponse] | None:
         """Swap the pointers in one commit; return the answers.
 
         Return None if the attempt was not applied, for example because another commit won. Its files are deleted then.
@@ -297,25 +192,25 @@ class Commits:
         self._delete_replaced(attempts)
         return [answer(attempt.metadata, attempt.location) for attempt in attempts]
 
-    def _delete_replaced(self, attempts: list[_Prepared | _Created]) -> None:
+    def _delete_replaced(self, attempts: list[Prepared | Created]) -> None:
         for one in attempts:
             place = one.metadata.location
             # keep the files of a folder that tables share: a user may have named another table's files in the log
             if one.replaced and not (self._places.serves and self._neighbours.may_be_more_than(1, place)):
                 delete_quietly(one.io, list(one.replaced))
 
-    def _begun(self, attempts: list[_Prepared | _Created]) -> dict[str, Any] | None:
+    def _begun(self, attempts: list[Prepared | Created]) -> dict[str, Any] | None:
         try:
             return self._once.begin()
         except BaseException:
             _discard(attempts)
             raise
 
-    def _swap(self, attempts: list[_Prepared | _Created], options: dict[str, Any]) -> None:
+    def _swap(self, attempts: list[Prepared | Created], options: dict[str, Any]) -> None:
         if not any(attempt.is_change for attempt in attempts):
             return
         match attempts:
-            case [_Prepared() as only]:
+            case [Prepared() as only]:
                 self._store.tables.alter(only.current.entity, *only.changes, **options)
             case _:
                 with self._store.transaction(**options) as tx:
@@ -390,13 +285,7 @@ def _as_it_is(current: Current) -> CommitTableResponse:
     return answer(current.metadata, current.location)
 
 
-def _require_same(attempt: _Prepared, now: Table) -> None:
-    """Raise VersionConflict if a table has changed that the commit checks but does not change."""
-    if (pointer := pointer_of(now)) != attempt.location:
-        raise VersionConflict(now.path, attempt.location, pointer)
-
-
-def _discard(attempts: Iterable[_Prepared | _Created]) -> None:
+def _discard(attempts: Iterable[Prepared | Created]) -> None:
     """Delete the files of attempts that did not commit. The client's own files stay, because it may use them again."""
     for attempt in attempts:
         delete_quietly(attempt.io, list(attempt.written))

@@ -21,7 +21,7 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier
 
 from metastore.errors import DropPending, EntityAlreadyExists, VersionConflict
 from metastore.kinds.table.kind import Table as StoredTable
-from metastore.pyiceberg.commits import Current
+from metastore.pyiceberg.attempts import Current
 from metastore.pyiceberg.entities import FORMAT, POINTER, fields_of, fresh_columns, pointer_changes, pointer_of
 from metastore.pyiceberg.files import (
     delete_quietly,

@@ -30,8 +30,8 @@ from metastore.transfer.lines import (
     RelationLine,
     entity_row,
 )
-from metastore.transfer.reader import step_problem
 from metastore.transfer.relations import relation_lines
+from metastore.transfer.structure import step_problem
 from metastore.transfer.tally import Tally
 from metastore.transfer.walk import GuardRow, Visit, walk
 from metastore.verify.history import doc_problem, time_problem

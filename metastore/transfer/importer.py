@@ -33,8 +33,9 @@ from metastore.transfer.chunks import Group, Key, chunks, key_of, parent_key
 from metastore.transfer.lines import Header, RelationLine
 from metastore.transfer.outcomes import Imported
 from metastore.transfer.plan import ChunkWrites, Follow, Standing, plan
-from metastore.transfer.reader import Checked, Progress, body, check_below
+from metastore.transfer.reader import Checked, Progress, body
 from metastore.transfer.relations import import_relations
+from metastore.transfer.structure import check_below
 
 __all__ = ["folds_below", "import_lines"]
 

@@ -20,7 +20,8 @@ from starlette.requests import Request
 import metastore as ms
 from metastore.serve import Principal, Principals, TokenFile
 from metastore.serve.console import hub
-from metastore.serve.console.hub import Hub, Item, Listener, Wanted, _items_between
+from metastore.serve.console.hub import Hub, _items_between
+from metastore.serve.console.listener import Item, Listener, Wanted
 from metastore.serve.console.live import _waiting, stream
 from metastore.serve.console.workers import Workers
 from tests.console.server import Console, served

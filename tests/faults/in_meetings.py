@@ -170,7 +170,7 @@ IN_MEETINGS: tuple[Fault, ...] = (
     ),
     Fault(
         "an import takes a document that no client could write",
-        "metastore/transfer/reader.py",
+        "metastore/transfer/structure.py",
         "            check_document(line, path)\n",
         "            pass\n",
         "tests/transfer/test_bad_input.py",

@@ -95,9 +95,9 @@ def test_a_path_that_was_left_leads_nowhere(store: Store) -> None:
         table = store.tables.rename(table, path)
         positions.append(store.position())
     store.tables.drop(table)
-    for path, position in zip([*left, None], [*positions, store.position()], strict=True):
+    for there, position in zip([[path] for path in left] + [[]], [*positions, store.position()], strict=True):
         past = store.at(position)
-        assert [one for one in left if past.tables.exists(one)] == ([] if path is None else [path])
+        assert [one for one in left if past.tables.exists(one)] == there
 
 
 def random_pins(store: Store, trees: dict[str, Any], choose: random.Random) -> list[str]:

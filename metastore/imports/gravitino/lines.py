@@ -39,8 +39,9 @@ from metastore.transfer.lines import (
     default_under,
     write,
 )
-from metastore.transfer.reader import Checked, Structure
+from metastore.transfer.reader import Checked
 from metastore.transfer.restore import Lines
+from metastore.transfer.structure import Structure
 from metastore.transfer.tally import Tally
 
 __all__ = ["Seen", "Standing", "write_file"]

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,6 +21,7 @@ from metastore.errors import HistoryGone, InvalidArgument, MetastoreError, Unrea
 from metastore.feed.feed import order_of
 from metastore.kinds.entity import Change
 from metastore.serve.console.gauges import Gauges
+from metastore.serve.console.listener import Item, Listener, event_of
 from metastore.serve.console.render import rendered
 from metastore.serve.console.workers import Busy, Workers
 from metastore.serve.principals import IssuerAway, NotAuthenticated, Principal
@@ -31,7 +30,7 @@ from metastore.store.views import UserStore
 if TYPE_CHECKING:
     from metastore.store import Store
 
-__all__ = ["Hub", "Item", "Listener", "Wanted", "event_of"]
+__all__ = ["Hub"]
 
 _LOG = logging.getLogger("metastore.serve")
 _EVERY: Final = 1.0
@@ -40,8 +39,6 @@ _PAGE, _PAGES = 500, 30
 """The page size of the feed for one user, and the pages of one look: each reads a few thousand changes at most."""
 _CHANGES: Final = 10_000
 """How many changes one look reads at most; the next look continues there."""
-_QUEUE: Final = 500
-"""How many changes wait for one browser at most."""
 _SLICE, _PAUSE = 10, 0.005
 """How many streams get the new changes before the hub pauses for other tasks, and for how long (seconds)."""
 _CAUGHT_UP: Final = 300
@@ -55,89 +52,6 @@ _MOST_EACH: Final = 200
 _AWAY: Final = (errors.BackendUnavailable, errors.StoreClosed)
 """After these errors, all streams wait. After any other error of a read for one user, such as a membership that cannot
 be written, only this user's streams learn that they missed something."""
-
-
-class Item(NamedTuple):
-    """One change, as a page shows it."""
-
-    position: str
-    kind: str
-    action: str
-    principal: str | None
-    paths: tuple[str, ...]
-    event: bytes
-    """The event that a stream sends, encoded once for all browsers."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The part of the feed that a page shows."""
-
-    kinds: frozenset[str] = frozenset()
-    by: str | None = None
-    did: str | None = None
-    under: str | None = None
-    gauges: bool = False
-    """The page shows the gauges of contention, not the feed."""
-
-    def has(self, item: Item) -> bool:
-        """Whether the page shows a change."""
-        if self.gauges or (self.kinds and item.kind not in self.kinds):
-            return False
-        if self.by not in (None, item.principal) or self.did not in (None, item.action):
-            return False
-        below = None if self.under is None else f"{self.under}."
-        return below is None or any(path == self.under or path.startswith(below) for path in item.paths)
-
-
-@dataclass(eq=False)
-class Listener:
-    """One open stream."""
-
-    principal: Principal
-    wanted: Wanted
-    check: Callable[[], Principal]
-    """Returns the principal of the stream; raises if the session is over."""
-    waiting: deque[Item] = field(default_factory=deque)
-    sent: str = ""
-    """The position up to which the browser has everything."""
-    skipped: int = 0
-    more: bool = False
-    """Whether the stream missed more changes than ``skipped`` counts."""
-    gauges: bytes | None = None
-    notices: list[str] = field(default_factory=list)
-    is_over: bool = False
-    woken: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def offer(self, items: Sequence[Item]) -> None:
-        """Queue changes; if the queue is full, drop the waiting ones, and count them."""
-        for item in items:
-            if self.wanted.has(item):
-                if len(self.waiting) >= _QUEUE:
-                    self.skipped += len(self.waiting)
-                    self.waiting.clear()
-                self.waiting.append(item)
-        if self.waiting:
-            self.woken.set()
-
-    def catch_up(self, items: Sequence[Item], *, more: bool) -> None:
-        """Queue the changes from before the stream began; if there are ``more``, only report that."""
-        if more:
-            self.skipped, self.more = self.skipped + len(items), True
-            self.woken.set()
-        else:
-            self.offer(items)
-
-    def tell(self, notice: str) -> None:
-        """Send a notice about the stream itself: ``away``, ``back``, ``gone``."""
-        if notice not in self.notices:
-            self.notices.append(notice)
-        self.woken.set()
-
-    def end(self, notice: str = "over") -> None:
-        """End the stream, after a last notice."""
-        self.is_over = True
-        self.tell(notice)
 
 
 class Hub:
@@ -370,13 +284,6 @@ def _item(change: Change) -> Item:
     return Item(
         change.position, change.kind, change.action, change.principal, paths, event_of("change", html, change.position)
     )
-
-
-def event_of(name: str, data: str, position: str = "") -> bytes:
-    """Return a server-sent event. Its data must be one line, so a blank replaces each line break of the HTML."""
-    key = f"id: {position}\n" if position else ""
-    line = data.strip().replace("\r", " ").replace("\n", " ")
-    return f"event: {name}\n{key}data: {line}\n\n".encode()
 
 
 def _items_between(

@@ -9,7 +9,8 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.requests import Request
 from starlette.responses import Response
 
-from metastore.serve.console.hub import Hub, Listener, Wanted, event_of
+from metastore.serve.console.hub import Hub
+from metastore.serve.console.listener import Listener, Wanted, event_of
 from metastore.serve.console.render import HEADERS
 from metastore.serve.console.workers import Busy
 from metastore.serve.limits import YIELDS
