@@ -13,6 +13,7 @@ import pytest
 
 from metastore.backends.postgres import (
     alter,
+    around_commit,
     by_name,
     create,
     create_owned,
@@ -31,7 +32,7 @@ from metastore.backends.postgres.together import exclusive as exclusive_many
 
 NEEDS_NOT = {
     ("preludes", "CLAIMED"): "is sent in front of a statement that is durable, in its transaction",
-    ("general_commit_sql", "RELEASE"): "likewise, behind it",
+    ("around_commit", "RELEASE"): "likewise, behind it",
     ("relations", "DELETE_MISSING"): "the next gc does it again",
     ("relations", "DELETE_COLUMNS"): "the next gc does it again",
     ("lease_sql", "ENTER"): "a waiter that was forgotten queues again",
@@ -62,7 +63,7 @@ STATEMENTS = [
         alter,
         by_name,
         exclusive,
-        general_commit_sql,
+        around_commit,
         intents,
         lease_sql,
         secret_keys,

@@ -13,6 +13,7 @@ import pytest
 
 from metastore.backends.postgres import (
     alter,
+    around_commit,
     by_name,
     checks,
     create,
@@ -104,6 +105,7 @@ def test_no_comment_is_sent() -> None:
     modules = (
         alter,
         by_name,
+        around_commit,
         general_commit_sql,
         checks,
         create,

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from metastore.backends.postgres import parameters
 from metastore.backends.postgres import relations as relation_parts
+from metastore.backends.postgres.around_commit import ADVANCE, BUMP, KEEP, RELEASE, THROUGH
 from metastore.backends.postgres.carry import help_must
 from metastore.backends.postgres.checks import checks
-from metastore.backends.postgres.general_commit_sql import ADVANCE, BUMP, KEEP, RELEASE, THROUGH, Shape, statement_of
+from metastore.backends.postgres.general_commit_sql import Shape, statement_of
 from metastore.backends.postgres.locks import LOCK_ENTITIES, LOCK_GUARDS, PATIENCE, lock_in_order, mixed
 from metastore.backends.postgres.parameters import Row, Statement, plain, texts
 from metastore.backends.postgres.tickets import PASSED
