@@ -203,4 +203,32 @@ IN_MEETINGS: tuple[Fault, ...] = (
         "        if True:\n",
         "tests/contract/test_find_moved_contract.py",
     ),
+    Fault(
+        "the second session in a row that ends under a mutation's reads ends the mutation",
+        "metastore/backends/postgres/read_errors.py",
+        "        said.transient = consequence in _PASSES\n",
+        "        pass\n",
+        "tests/concurrency/test_restarted.py",
+    ),
+    Fault(
+        "a session whose set-up was cancelled counts as a wrong URL",
+        "metastore/backends/postgres/connect.py",
+        '"57P02", "57014", "53300"',
+        '"57P02", "53300"',
+        "tests/concurrency/test_restarted.py",
+    ),
+    Fault(
+        "in the past, a path leads to what has left it",
+        "metastore/backends/sql/past_sql.py",
+        " AND g{n}.parent_id = {parent} AND g{n}.name = c{n}.name",
+        " AND g{n}.name = c{n}.name",
+        "tests/past/test_as_of.py",
+    ),
+    Fault(
+        "the console shows a secret that is deep in a document",
+        "metastore/serve/console/details.py",
+        "    shown = without_secrets(plain(value), name)\n",
+        "    shown = plain(value)\n",
+        "tests/console/test_pages.py",
+    ),
 )
