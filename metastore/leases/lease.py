@@ -306,21 +306,35 @@ class Hold:
         try:
             self.check()
             keeper = self._heart.keep() if self._validity is not None else self.clock.runner()
+            with self._guard:
+                self._blocks.append(keeper)
+                self._claims = max(self._claims, len(self._blocks))
         except BaseException:
-            if not self.lost.is_set():  # release the lease: without a heartbeat it would expire unnoticed
+            if not self.lost.is_set():  # release the lease: no block will do it
                 with suppress(MetastoreError):
                     self.release()
             raise
-        with self._guard:
-            self._blocks.append(keeper)
-            self._claims = max(self._claims, len(self._blocks))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:  # the first line: nothing ends the block after an interrupt before it
+            if self._leave_block():
+                self.release()
+        except MetastoreError as failed:  # the block's work is done, so only log this
+            _log.warning("the lease %r was not released, and expires with its ttl: %s", self.names[0], failed)
+        except BaseException:
+            # an interrupt, or a cancelled task: release the lease, for outer blocks too. Which block was left is
+            # perhaps not noted, and then nobody would release the lease, while the heartbeat renews it
+            with cleaning(self.clock.monotonic() + GRACE), suppress(MetastoreError):
+                self.release()
+            raise
+
+    def _leave_block(self) -> bool:
+        """Note that a block ends. Return whether it was the last one."""
         if os.getpid() != self._pid:
-            return  # a forked child holds nothing, and a thread of the parent may have held the lock
+            return False  # a forked child holds nothing, and a thread of the parent may have held the lock
         with self._guard:
             me = self.clock.runner()
             # a block may end in another thread or task than it began in
@@ -329,16 +343,7 @@ class Hold:
             self._claims -= 1
             is_last = not self._claims
         self._heart.leave(keeper)
-        if not is_last:
-            return
-        try:
-            self.release()
-        except MetastoreError as failed:  # the block's work is done, so only log this
-            _log.warning("the lease %r was not released, and expires with its ttl: %s", self.names[0], failed)
-        except BaseException:  # an interrupt, or a cancelled task: the block ends, so the lease must be released
-            with cleaning(self.clock.monotonic() + GRACE), suppress(MetastoreError):
-                self.release()
-            raise
+        return is_last
 
     # --- work outside the store
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
-from itertools import permutations
+from functools import partial
+from itertools import count, permutations
 from typing import Any
 
 import pytest
 
 import metastore as ms
+import metastore.leases.heartbeat as heartbeats
+import metastore.leases.lease as holds
 from metastore.leases.database import DatabaseBook
 from metastore.leases.validity import Instant, Validity
+from tests.interrupts.raising import Raising
 from tests.servers.process import wait_until
 
 
@@ -259,3 +264,19 @@ def test_an_interrupt_of_the_release_leaves_no_lease_held(store: ms.Store, monke
     with pytest.raises(KeyboardInterrupt):
         block(lease)
     assert store.leases.holder("work", expired=True) is None
+
+
+def test_an_interrupt_at_any_line_of_a_block_leaves_no_lease_that_is_renewed(store: ms.Store) -> None:
+    """Others would wait for as long as the thread lives. Two lines remain: the last to begin, the first to end."""
+    left = 0
+    for at in count(1):
+        lease = store.leases.acquire(f"work {at}", ttl=60.0)
+        raising = Raising({holds.__file__, heartbeats.__file__}, at, KeyboardInterrupt)
+        with suppress(KeyboardInterrupt):
+            raising.run(partial(block, lease))
+        left += store.leases.holder(lease.name) is not None and lease._heart._beats
+        lease.end()
+        if raising.left:
+            break
+    assert at > 40
+    assert left <= 2
