@@ -78,7 +78,7 @@ def test_its_place_in_line_lasts_as_long_as_its_work(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("around", [False, True])
 def test_a_function_that_always_loses_lets_others_have_their_turns(postgres_url: str, around: bool) -> None:
-    """Each run changes what it has read, by a call of its own. ``around``: it uses the ticket of a function around it."""
+    """Each run changes what it has read, by a call of its own. ``around``: on the ticket of a function around it."""
     runs, goes_on = list[int](), threading.Event()
     with ms.open(postgres_url) as store, ms.open(postgres_url) as other:
         store.metalakes.create("m")
