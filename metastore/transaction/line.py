@@ -35,6 +35,12 @@ _MOST = 256
 
 Tickets for all would block the others too long.
 """
+_TURN = 4
+"""How many commits a function may lose in one turn. Then it goes to the end of the line.
+
+A function that has read an entity may change that entity by a call of its own, and so lose each time. Other functions
+in line must not wait until its deadline.
+"""
 _BARRED = 1.0
 """The shortest ttl of a scope's mark (seconds): if the mark's owner dies, the scope stays marked for the ttl."""
 _LONGEST_BAR = 5.0
@@ -59,6 +65,8 @@ class InLine:
         self._barred: int | None = None
         self._ends = ends
         self._run = 0.0
+        self._lost = 0
+        """How many commits the function has lost in its present turn."""
         self._seen: Seen = {}
         self._read_at = 0.0
         self._began_with: dict[int, Pending] = {}
@@ -83,8 +91,10 @@ class InLine:
 
     def _take(self) -> None:
         """Wait for the turn on all known entities: first inside the process, then among the processes."""
-        ids = tuple(sorted(self._ids))
-        if self._lent is not None:
+        ids, ends_turn = tuple(sorted(self._ids)), self._lost >= _TURN
+        if ends_turn:
+            self.leave()
+        if self._lent is not None and not ends_turn:
             self._join()  # in line, this run would wait for a function around it, which waits for this run
             return
         if self._outer is not None:
@@ -287,6 +297,7 @@ class InLine:
         """Note why a run lost; return whether the next run is in line. ``lost_on``: the entity that changed."""
         if cause not in ("self", "read", "pending", "ticket"):
             return False
+        self._lost = 0 if self.ticket is None else self._lost + 1
         lent = self._lent
         under = [r for r in commit.reads if isinstance(r, Absent | Listing | Children | Newest | Relations)]
         if cause == "read" and under:
@@ -316,7 +327,8 @@ class InLine:
         self._run = seconds
 
     def leave(self) -> None:
-        """Leave the line: the runs are over, or an operation with a mark must go first."""
+        """Leave the line: the runs are over, or others must go first."""
+        self._lost = 0
         door, self._door, ticket, self._ticket = self._door, None, self._ticket, None
         with cleaning(self._session.clock.monotonic() + GRACE):
             try:

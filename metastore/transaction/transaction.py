@@ -8,7 +8,7 @@ including absent names and listings.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar, cast
@@ -47,6 +47,7 @@ from metastore.retry.reactions import REACTIONS, Reaction
 from metastore.retry.runner import Conflict, Effort, run
 from metastore.transaction.chained import InChain, code_of
 from metastore.transaction.changed import Changed
+from metastore.transaction.counted import Counted
 from metastore.transaction.line import InLine
 from metastore.transaction.one_at_a_time import OneAtATime
 from metastore.transaction.overlay import Overlay
@@ -81,7 +82,12 @@ class Transaction(Managers):
     """
 
     def __init__(
-        self, session: Session, call: Call, line: InLine | None = None, operation_id: UUID | None = None
+        self,
+        session: Session,
+        call: Call,
+        line: InLine | None = None,
+        operation_id: UUID | None = None,
+        counted: Counted | None = None,
     ) -> None:
         self._outer = session = session.of_transaction()
         self._call = call
@@ -97,10 +103,12 @@ class Transaction(Managers):
             self._caller = Caller(began(self._id, session.clock), own)
         self._line = line
         self._claim = 0
-        self._attempts = 0
+        self._counted = counted
+        """The count of all runs of a function, or of this block's commit; None: the block has not ended."""
         self._mark = OwnMark(session.backend, self._id)
         self._scope = ""
         self._overlook = False  # True for a freeze: pending intents do not block its commit
+        self._writes = False  # True if its last commit writes
         self._failed = False  # True after an error of the block: then only validate its reads
         self._carry = False  # True once others have announced changes to the written entities: the commit applies them
         self._loan = Loan(session)
@@ -149,9 +157,10 @@ class Transaction(Managers):
         # a run's error counts only if its reads were true at one instant; otherwise the run is repeated
         self._failed = self._line is not None and isinstance(error, Exception) and not self._is_inherited
         if kind is None or self._failed:
-            self._commit()
+            with Counted(self._outer) if self._counted is None else nullcontext(self._counted) as self._counted:
+                self._commit(self._counted)
 
-    def _commit(self) -> None:
+    def _commit(self, counted: Counted) -> None:
         self.sent = self._id
         if self._is_inherited:
             raise InvalidArgument(
@@ -159,21 +168,20 @@ class Transaction(Managers):
                 "inside of the block (os._exit), and let it begin a transaction of its own"
             )
         session, policy = self._outer, self._outer.policy_of(self._call)
-        began = session.clock.monotonic()
         ends = session.ends_of(self._call)
         around = running.get()
         if around is not None:
             around.outdate()
         try:
             with until(ends):
-                results = run(lambda number: self._send(number, ends), effort_of(session, policy, self._id, ends))
+                results = run(lambda _: self._send(counted, ends), effort_of(session, policy, self._id, ends))
             if self._failed:
                 return
             if results == () and self._call.operation_id is not None:
                 self._keep()
             self._overlay.committed(results)
             self._remember()
-            session.metrics.operation("transaction", self._attempts, session.clock.monotonic() - began, "self")
+            counted.decided = "self" if self._writes else "value"
         except DeadlineExceeded as error:
             raise self._mark.blame(error) from error.__cause__
         except Exception:
@@ -207,14 +215,15 @@ class Transaction(Managers):
             with cleaning(self._outer.clock.monotonic() + GRACE), suppress(MetastoreError):
                 self._mark.remove()
 
-    def _send(self, number: int, ends: float) -> Results | None:
+    def _send(self, counted: Counted, ends: float) -> Results | None:
         """Send the commit, if one is needed. Return None if it was applied, but its answer was lost."""
-        self._attempts = number
+        counted.attempt()
         if self._overlay.is_old:
             self.refused = True  # store.run then calls the function again
             message = "the server was started again since the block has read; begin another transaction"
             raise VersionConflict("", None, None, message)
         commit = self._to_send()
+        self._writes = commit.leaves_row
         # guards alone matter only if the block failed: its error may rest on the places of entities
         if not (commit.leaves_row or commit.reads or commit.leases or (self._failed and commit.guards)):
             return ()
@@ -413,10 +422,11 @@ def _error(conflict: Conflict, changed: Changed | None) -> VersionConflict:
 def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call) -> T:
     """Run ``fn`` in transactions until one commits; return the last result of ``fn``."""
     last: Transaction | None = None
+    counted = Counted(session)
 
     def attempt(_: int) -> T:
         nonlocal last
-        transaction = last = Transaction(session, call, line, session.clock.operation_id())
+        transaction = last = Transaction(session, call, line, session.clock.operation_id(), counted)
         try:
             transaction.enter_line()
             with line.lending(), transaction:
@@ -439,7 +449,7 @@ def run_transaction(session: Session, fn: Callable[[Transaction], T], call: Call
     chained = InChain(session, None if rare else code_of(fn))
     line = InLine(session, ends, chained)
     try:
-        with until(ends):
+        with counted, until(ends):
             try:
                 return run(attempt, effort_of(session, policy, session.clock.operation_id(), ends))
             finally:

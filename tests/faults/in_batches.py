@@ -204,6 +204,20 @@ IN_BATCHES: tuple[Fault, ...] = (
         "tests/operation/test_turns.py -k waited_for_longer",
     ),
     Fault(
+        "Turns: a function that loses each time keeps its turn until its deadline",
+        "metastore/transaction/line.py",
+        "self._lost >= _TURN",
+        "False",
+        "tests/progress/test_long_functions.py -k always_loses",
+    ),
+    Fault(
+        "Metrics: a function of store.run that fails is not counted",
+        "metastore/transaction/counted.py",
+        "            self._metrics.operation(",
+        '            _ = self.decided == "error" or self._metrics.operation(',
+        "tests/contract/test_transaction_metrics_contract.py -k 'memory or sqlite'",
+    ),
+    Fault(
         "Deadlines: an interrupt leaves a deadline in the thread's context",
         "metastore/deadlines.py",
         "while block is not None and not block.runs:",

@@ -74,3 +74,40 @@ def test_its_place_in_line_lasts_as_long_as_its_work(monkeypatch: pytest.MonkeyP
             store.run(work)
     assert runs == [1, 2]
     assert patience[0] >= 4 * _WORK
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_a_function_that_always_loses_lets_others_have_their_turns(postgres_url: str, around: bool) -> None:
+    """Each run changes what it has read, by a call of its own. ``around``: on the ticket of a function around it."""
+    runs, goes_on = list[int](), threading.Event()
+    with ms.open(postgres_url) as store, ms.open(postgres_url) as other:
+        store.metalakes.create("m")
+        store.catalogs.create("m.c", type="relational")
+        store.tables.create("m.c.s.t", parents=True)
+
+        def lose(tx: Transaction) -> None:
+            tx.tables.load("m.c.s.t")
+            if not goes_on.is_set():
+                runs.append(1)
+                store.tables.alter("m.c.s.t", ms.SetProperty("runs", str(len(runs))))
+            tx.tables.alter("m.c.s.t", ms.SetComment("at last"))
+
+        def outer(tx: Transaction) -> None:
+            tx.tables.load("m.c.s.t")  # takes the ticket, because the table is hot
+            store.run(lose, deadline=10.0)
+            goes_on.set()
+
+        with ThreadPoolExecutor(1) as pool:
+            if around:
+                with pytest.raises(ms.DeadlineExceeded):
+                    store.run(lose, deadline=0.2)
+            losing = pool.submit(store.run, outer if around else lose, deadline=20.0)
+            before = len(runs)
+            try:
+                while len(runs) < before + 8:
+                    time.sleep(0.001)
+                other.run(lambda tx: tx.tables.alter("m.c.s.t", ms.SetProperty("other", "had its turn")), deadline=5.0)
+            finally:
+                goes_on.set()
+            losing.result()
+        assert store.tables.load("m.c.s.t").comment == "at last"
