@@ -1,4 +1,4 @@
-"""A database goes back to a state without a data key that a process remembers: no secret is written with it, or lost."""
+"""A database goes back to a state without a data key that a process knows: no secret is written with it, or lost."""
 
 from __future__ import annotations
 
