@@ -257,7 +257,7 @@ class Seals:
         """
 
     def clear(self) -> None:
-        """Forget everything except the data keys, including the reserved ids."""
+        """Forget everything, including the data keys and the reserved ids."""
         self._settings.clear()
         self._read_last.clear()
         self._ids.clear()

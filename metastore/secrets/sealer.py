@@ -176,7 +176,11 @@ class Sealer:
             return False
 
     def clear(self) -> None:
-        """Discard the ids that are reserved now."""
+        """Forget the data keys and the reserved ids: the database may have neither, after a fail-over or from a backup.
+
+        A value that is encrypted with a lost data key would be acknowledged, and no other process could read it.
+        """
+        self._ciphers = {}
         self._reserved.clear()
 
     def next_id(self) -> int:
@@ -224,9 +228,10 @@ class Sealer:
         return declared._replace(key=_newest(rows)) if declared.key in destroyed else declared
 
     def _cipher(self, number: int) -> AESSIV:
-        known = self._ciphers.get(number)
+        ciphers = self._ciphers  # another thread may clear them during the read, whose key then must not stay
+        known = ciphers.get(number)
         if known is None:
-            known = self._ciphers[number] = cipher(unwrap(self._row(number)))
+            known = ciphers[number] = cipher(unwrap(self._row(number)))
         return known
 
     def _row(self, number: int) -> KeyRow:

@@ -177,6 +177,21 @@ def _next_ids(store: ms.Store) -> list[int]:
     assert session.rights is not None
     assert session.seals is not None
     return [session.rights.reserved.next(session.backend), session.seals.sealer.next_id()]
+def data_keys(place: Place) -> Check:
+    """Each process can read what another one encrypted."""
+    place.store.catalogs.create(
+        catalog := f"lake.of_{place.table.rpartition('.')[2]}",
+        type="relational",
+        properties={"metastore.secret-properties": "password"},
+    )
+
+    def encrypt(store: ms.Store, where: str) -> None:
+        secret = str(new_operation_id())
+        store.schemas.create(f"{catalog}.s", properties={"password": secret}, if_exists="replace")
+        assert place.other.reveal(f"{catalog}.s", "password") == secret, where
+
+    encrypt(place.store, "before")
+    return encrypt
 
 
 def rights(place: Place) -> Check:
@@ -448,6 +463,7 @@ MEMORIES: Final = {
     "what a lease cache keeps": Memory(reader, ms.Cache("lease", ttl=5.0), _PG),
     "what a validating cache keeps": Memory(reader, ms.Cache("validate", ttl=5.0)),
     "ids that are reserved for what users create, and for new entities with encrypted properties": Memory(ids),
+    "data keys of encrypted properties": Memory(data_keys),
     "rights of users (guess)": Memory(rights),
     "where paths led, which entities are hot, seals (guesses)": Memory(paths),
     "the block that a thread is in: a transaction, a freeze, a function's runs, a revert's pin, an export": Memory(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import metastore as ms
+from metastore.secrets.keyring import VARIABLE, new_key
 from tests.concurrency.checks import seed
 from tests.concurrency.memories import MEMORIES, Check, Place
 from tests.concurrency.test_forks import ended_well, forked
@@ -21,6 +22,11 @@ LONG = 30.0
 POSTGRES = [name for name, memory in MEMORIES.items() if "postgres" in memory.on]
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def _key_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, new_key())
 
 
 def test_each_row_of_the_list_is_tested() -> None:

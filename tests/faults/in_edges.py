@@ -361,6 +361,13 @@ IN_EDGES: tuple[Fault, ...] = (
         "tests/secrets/test_went_back.py -k encrypted",
     ),
     Fault(
+        "Secrets: a data key that a fail-over lost encrypts",
+        "metastore/secrets/sealer.py",
+        "        self._ciphers = {}\n        self._reserved.clear()\n",
+        "        self._reserved.clear()\n",
+        "tests/secrets/test_went_back.py -k lost_key",
+    ),
+    Fault(
         "Upgrade: steps of format 6 stay relations without their places",
         "migrations/repairs.py",
         "    connection.execute(sa.text(_RELATIONS))\n",

@@ -100,7 +100,7 @@ def test_a_process_that_only_runs_transactions_reads_the_settings_once(counted: 
     with pytest.raises(ms.VersionConflict):
         refused.__exit__(None, None, None)
     declared = "metastore.secret-properties" in store.catalogs.load("m.c").properties
-    assert trips(sets) == 3 + declared, "the settings, and whether their data key is still there"
+    assert trips(sets) == 3 + 2 * declared, "the settings, whether their data key is still there, and the key"
     seals.clear()
     with store.transaction() as tx:
         tx.tables.alter("m.c.s.t", ms.SetProperty("password", "by the old settings"))

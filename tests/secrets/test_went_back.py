@@ -1,15 +1,17 @@
-"""The number of a catalog's data key goes back to that of a destroyed one: no secret is written with it, or lost."""
+"""A database goes back to a state without a data key that a process knows: no secret is written with it, or lost."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
 
+import psycopg
 import pytest
 
 import metastore as ms
 from metastore.secrets.keyring import VARIABLE, new_key
 from metastore.store import Store
+from tests.servers.postgres import PostgresServer
 
 PATTERNS = "metastore.secret-properties"
 KEY = "metastore.secret-key"
@@ -48,6 +50,32 @@ def test_no_secret_is_encrypted_with_a_destroyed_key(
                 assert [other.reveal(f"lake.c.{name}", "password") for name in ("old", "new")] == ["one", "two"]
             assert len(store.secrets.rotate(reencrypt=True).destroyed) == 1
         assert list(store.verify()) == []
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("others", [False, True], ids=["nobody else", "another process"])
+def test_no_secret_is_encrypted_with_a_lost_key(monkeypatch: pytest.MonkeyPatch, others: bool) -> None:
+    """A fail-over, or a backup that was put back, lost the data key; another process may have made the next one."""
+    monkeypatch.setenv(VARIABLE, new_key())
+    with PostgresServer(in_memory=True) as server:
+        ms.migrate(url := server.create_database())
+        with ms.open(url) as store:
+            store.metalakes.create("lake")
+            store.catalogs.create("lake.c", type="relational", properties={PATTERNS: "password"})
+            store.schemas.create("lake.c.lost", properties={"password": "one"})
+            store.schemas.purge("lake.c.lost")
+            with psycopg.connect(url.replace("+psycopg", "")) as connection:
+                connection.execute("DELETE FROM secret_key")
+            server.kill()
+            server.start()
+            if others:
+                with ms.open(url) as other:
+                    other.schemas.create("lake.c.theirs", properties={"password": "two"})
+            store.schemas.create("lake.c.mine", properties={"password": "three"})
+            if others:
+                assert store.reveal("lake.c.theirs", "password") == "two"
+        with ms.open(url) as other:
+            assert other.reveal("lake.c.mine", "password") == "three"
 
 
 def test_a_revert_leaves_what_history_has_lost(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
