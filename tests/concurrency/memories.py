@@ -177,6 +177,8 @@ def _next_ids(store: ms.Store) -> list[int]:
     assert session.rights is not None
     assert session.seals is not None
     return [session.rights.reserved.next(session.backend), session.seals.sealer.next_id()]
+
+
 def data_keys(place: Place) -> Check:
     """Each process can read what another one encrypted."""
     place.store.catalogs.create(
