@@ -68,19 +68,28 @@ class CheckedSearch:
     """The text to look for, case-folded; None: any entity matches."""
     chain: tuple[Node, ...] = ()
     """The nodes of the path that names the scope; empty: no path names it."""
+    versions: tuple[int, ...] = ()
+    """The versions of these entities, read after the nodes; empty: not read, as in the first search."""
 
     def is_there(self, chain: Sequence[Node]) -> bool:
         """Whether the scope is still at its path, as the nodes of an entity below it, or its own, show."""
         return all((a.id, a.name) == (b.id, b.name) for a, b in zip(self.chain, chain, strict=False))
 
-    def is_unchanged(self, chain: Sequence[Node]) -> bool:
+    def is_unchanged(self, backend: Backend, chain: Sequence[Node]) -> bool:
         """Whether the scope was at its path from the look-up until ``chain``, its nodes, was read."""
-        return guards_of(self.chain) == guards_of(chain)
+        if guards_of(self.chain) == guards_of(chain):
+            return True
+        # a freeze raises a scope version too, but no version: it must not make a search begin again for ever
+        return self.is_there(chain) and self.versions == _versions(backend, chain)
+
+    def now(self, backend: Backend) -> tuple[Node, ...]:
+        """Return the nodes to which the scope's path leads now. Raises EntityNotFound."""
+        return _scope(backend, tuple(node.name for node in self.chain))
 
     def again(self, backend: Backend) -> CheckedSearch:
         """Return the search with what is at the scope's path now. Raises EntityNotFound."""
-        chain = _scope(backend, tuple(node.name for node in self.chain))
-        return replace(self, scope=chain[-1], chain=chain)
+        chain = self.now(backend)
+        return replace(self, scope=chain[-1], chain=chain, versions=_versions(backend, chain))
 
 
 def wanted(
@@ -182,7 +191,7 @@ def _find(session: Session, ask: Ask, looked_for: CheckedSearch, scope_path: str
                 _live(session.backend, looked_for.scope.id, scope_path)
                 return
             # without an entity, nothing has shown where the scope was while it was searched
-            if looked_for.is_unchanged(looked_for.again(session.backend).chain):
+            if looked_for.is_unchanged(session.backend, looked_for.now(session.backend)):
                 return
         if not is_first:
             message = f"{scope_path} was renamed or moved while it was searched; search again"
@@ -388,6 +397,12 @@ def _fragment(properties: Mapping[str, str]) -> str:
     pairs = [(key, value, value.startswith(_OTHERWISE)) for key, value in properties.items()]
     texts = [f"{to_json(key)}:" if hidden else to_json({key: value})[1:-1] for key, value, hidden in pairs]
     return max(texts, key=len, default="")
+
+
+def _versions(backend: Backend, chain: Sequence[Node]) -> tuple[int, ...]:
+    """Return the versions of entities. A rename, a move, a drop and a restore raise them."""
+    known = backend.by_id([node.id for node in chain])
+    return tuple([0 if one is None else one.record.version for one in known])
 
 
 def _live(backend: Backend, entity_id: int, path: str) -> tuple[Node, ...]:

@@ -97,7 +97,7 @@ def _is_there(session: Session, wanted: CheckedSearch, page: FoundPage) -> bool:
     if page.items or not wanted.chain:
         return all(wanted.is_there(entity.record.chain) for entity in page.items)
     (known,) = session.backend.by_id([wanted.chain[-1].id])
-    return known is not None and known.live and wanted.is_unchanged(known.record.chain)
+    return known is not None and known.live and wanted.is_unchanged(session.backend, known.record.chain)
 
 
 def _find_page(session: Session, wanted: CheckedSearch, size: int, token: str | None, seconds: float) -> FoundPage:

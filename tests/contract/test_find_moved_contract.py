@@ -105,3 +105,53 @@ def test_a_rename_after_the_first_page(ground: Ground, monkeypatch: pytest.Monke
     swap(ground.store)
     with pytest.raises(ms.EntityNotFound, match="search again"):
         list(found)
+
+
+def _after_each_read(monkeypatch: pytest.MonkeyPatch, act: Act) -> list[int]:
+    """Call ``act`` after each search for the container's entities; return the list that gets an item for each."""
+    reads, read, page_of = list[int](), searching._found, paging._find_page
+
+    def found(*arguments: Any) -> Iterator[ms.Entity]:
+        yield from read(*arguments)
+        reads.append(1)
+        act()
+
+    def page(*arguments: Any) -> paging.FoundPage:
+        one = page_of(*arguments)
+        reads.append(1)
+        act()
+        return one
+
+    monkeypatch.setattr(searching, "_found", found)
+    monkeypatch.setattr(paging, "_find_page", page)
+    return reads
+
+
+@pytest.mark.parametrize("method", ["find", "find_page"])
+def test_freezes_do_not_make_a_search_begin_again_for_ever(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def freeze() -> None:
+        with ground.store.schemas.exclusive("m.c.one"):
+            pass
+
+    reads = _after_each_read(monkeypatch, freeze)
+    search = getattr(ground.store.bind(deadline=5.0), method)
+    found = search("m.c.one", name="nowhere")
+    assert list(found if method == "find" else found.items) == []
+    assert len(reads) == 2
+
+
+@pytest.mark.parametrize("method", ["find", "find_page"])
+def test_a_container_that_comes_back_after_each_search(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def comes_back() -> None:
+        if len(reads) <= 3:
+            ground.store.schemas.drop("m.c.one", cascade=True)
+            ground.store.schemas.restore("m.c.one")
+
+    reads = _after_each_read(monkeypatch, comes_back)
+    found = getattr(ground.store, method)("m.c.one", name="nowhere")
+    assert list(found if method == "find" else found.items) == []
+    assert len(reads) == 4

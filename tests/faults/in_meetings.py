@@ -185,15 +185,29 @@ IN_MEETINGS: tuple[Fault, ...] = (
     Fault(
         "an empty search does not look again where its path leads",
         "metastore/managers/find.py",
-        "            if looked_for.is_unchanged(looked_for.again(session.backend).chain):\n",
-        "            if looked_for.again(session.backend):\n",
+        "            if looked_for.is_unchanged(session.backend, looked_for.now(session.backend)):\n",
+        "            if looked_for.now(session.backend):\n",
         "tests/contract/test_find_moved_contract.py",
     ),
     Fault(
         "a search counts a container that came back as one that never left",
         "metastore/managers/find.py",
-        "        return guards_of(self.chain) == guards_of(chain)\n",
-        "        return self.is_there(chain)\n",
+        "        if guards_of(self.chain) == guards_of(chain):\n",
+        "        if self.is_there(chain):\n",
+        "tests/contract/test_find_moved_contract.py",
+    ),
+    Fault(
+        "a search that finds nothing begins again after each freeze",
+        "metastore/managers/find.py",
+        "        return self.is_there(chain) and self.versions == _versions(backend, chain)\n",
+        "        return False\n",
+        "tests/contract/test_find_moved_contract.py",
+    ),
+    Fault(
+        "a second search counts a container that came back as one that never left",
+        "metastore/managers/find.py",
+        "        return self.is_there(chain) and self.versions == _versions(backend, chain)\n",
+        "        return self.is_there(chain) and self.versions != ()\n",
         "tests/contract/test_find_moved_contract.py",
     ),
     Fault(
