@@ -47,7 +47,7 @@ def hiding_secrets(properties: Mapping[str, str]) -> dict[str, str]:
 def without_secrets(value: Any, key: str = "") -> Any:
     """Return a JSON value with the mask in place of plain secrets, however deep they are; ``key``: the value's name."""
     if isinstance(value, Mapping):
-        return {name: without_secrets(one, name) for name, one in value.items()}
+        return {name: without_secrets(one, key if is_hidden(key) else name) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [without_secrets(one, key) for one in value]
     return MASK if isinstance(value, str) and value and is_hidden(key) and _is_plain(value) else value

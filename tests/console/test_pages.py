@@ -131,7 +131,9 @@ def test_secrets_deep_in_a_document(console: Console) -> None:
         path, type="shell", executable="echo", environments={"DB_PASSWORD": "hunter3", "MODE": "daily"}
     )
     store.job_templates.alter(template, ms.SetTemplate({"environments": {"DB_PASSWORD": "hunter4", "MODE": "hourly"}}))
-    store.policies.create("lake.sealing", content={"rules": [{"client-secret": "hunter5"}], "days": 30})
+    store.policies.create(
+        "lake.sealing", content={"rules": [{"client-secret": "hunter5"}], "passwords": {"db": "hunter6"}, "days": 30}
+    )
     pages = {
         "place": console.get(path=path, kind="job_template"),
         "history": console.get(path=path, kind="job_template", tab="history"),
