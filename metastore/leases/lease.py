@@ -319,7 +319,7 @@ class Hold:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:  # the first line: nothing ends the block after an interrupt before it
+        try:  # the first line: an interrupt before it leaves the lease held (docs/leases.md)
             if self._leave_block():
                 self.release()
         except MetastoreError as failed:  # the block's work is done, so only log this
