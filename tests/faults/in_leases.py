@@ -126,7 +126,7 @@ IN_LEASES = (
     Fault(
         "an interrupt where a block of a lease ends leaves the lease renewed for as long as the thread lives",
         "metastore/leases/lease.py",
-        "        try:  # the first line: nothing ends the block after an interrupt before it\n"
+        "        try:  # the first line: an interrupt before it leaves the lease held (docs/leases.md)\n"
         "            if self._leave_block():\n",
         "        is_last = self._leave_block()\n        try:\n            if is_last:\n",
         "tests/leases/test_blocks.py -k at_any_line",
