@@ -153,7 +153,7 @@ class LeaseRows(Protocol):
         """Free the leases that still have these tokens; return how many. Each gets an event *release*; waiters wake."""
 
     def break_(self, name: str, path: str, operation_id: UUID, by: str | None) -> bool | Conflicted | Unknown:
-        """Free a lease, whoever holds it, and write an event *break*. Return False if the lease has no holder."""
+        """Take a lease from its holder, and write an event *break*. Return False if the lease has no holder."""
 
     def mirror(self, mirror: Mirror) -> LeaseToken | Conflicted | Unknown | None:
         """Note a token, and write an event *mirror*. Return None if it is not greater than that of another holder."""

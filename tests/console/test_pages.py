@@ -134,12 +134,14 @@ def test_secrets_deep_in_a_document(console: Console) -> None:
     store.policies.create(
         "lake.sealing", content={"rules": [{"client-secret": "hunter5"}], "passwords": {"db": "hunter6"}, "days": 30}
     )
+    store.policies.alter("lake.sealing", ms.SetContent({"passwords": ["hunter7"]}))
     pages = {
         "place": console.get(path=path, kind="job_template"),
         "history": console.get(path=path, kind="job_template", tab="history"),
         "compare": console.get("compare", path=path, kind="job_template", a=1, b=2, all=1),
+        "first policy": console.get(path="lake.sealing", kind="policy", version=1),
         "policy": console.get(path="lake.sealing", kind="policy"),
-        "operation": console.get("operation", id=str(next(iter(store.job_templates.history(template))).operation_id)),
+        "history of the policy": console.get(path="lake.sealing", kind="policy", tab="history"),
     }
     for name, page in pages.items():
         assert "hunter" not in page.html, name

@@ -87,6 +87,24 @@ def test_equal_secrets_have_different_handles_and_open_at_their_own_entity_alone
     assert store.verify() == []
 
 
+def test_a_data_key_in_flight_does_not_outlive_a_fail_over(store: ms.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is replaced while a thread reads a key from the old one."""
+    sealer = Sealer(store._session.backend)
+    read, reads = Sealer._row, list[int]()
+
+    def replaced(self: Sealer, number: int) -> Any:
+        row = read(self, number)
+        reads.append(number)
+        self.clear()
+        return row
+
+    monkeypatch.setattr(Sealer, "_row", replaced)
+    entity_id, text = next(iter(stored(store).values()))
+    for _ in range(2):
+        assert sealer.open("pin", text, entity_id, "the property") == SECRET["pin"]
+    assert reads == [1, 1]
+
+
 @pytest.mark.parametrize("value", ["secret:hunter2", "secret:sealed:1:hunter2", "secret:env:hunter-2"])
 def test_a_secret_that_looks_like_a_reference_and_is_none_is_encrypted(store: ms.Store, value: str) -> None:
     """It was taken for a reference, and stored and shown as plain text, of which ``verify`` said nothing."""
