@@ -43,7 +43,7 @@ from metastore.kinds.topic import Topic
 from metastore.kinds.view.document import SQL
 from metastore.kinds.view.kind import View
 from metastore.leases.book import Holder, LeaseEvent
-from metastore.leases.lease import OnLost
+from metastore.leases.hold import OnLost
 from metastore.leases.staging import LeftBehind
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.find_page import FoundPage

@@ -13,7 +13,8 @@ from metastore.clock import Alive, Clock
 from metastore.deadlines import until
 from metastore.errors import DeadlineExceeded, InvalidArgument, LeaseHeld, LeaseLost, MetastoreError, StoreClosed
 from metastore.leases.book import Book, Grant, Holder, LeaseEvent, Queue, Refusal, Want
-from metastore.leases.lease import Hold, Lease, LeaseSet, OnLost, Staging
+from metastore.leases.hold import Hold, OnLost, Staging
+from metastore.leases.lease import Lease, LeaseSet
 from metastore.leases.validity import Instant
 from metastore.names import clean_name
 from metastore.port.unreadable import Unreadable

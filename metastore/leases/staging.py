@@ -18,7 +18,7 @@ from metastore.kinds.change import EntityChange, SetProperty
 from metastore.kinds.entity import Entity, utc
 from metastore.kinds.kind import MAX_DOC
 from metastore.kinds.registry import kind_named
-from metastore.leases.lease import Hold
+from metastore.leases.hold import Hold
 from metastore.managers.target import in_hand, not_live
 from metastore.names import clean_text
 from metastore.operation.request import Call

@@ -22,8 +22,9 @@ from metastore.deadlines import check_time
 from metastore.errors import InvalidArgument, UnreadableRow
 from metastore.kinds.entity import Entity
 from metastore.kinds.registry import KINDS, kind_named
-from metastore.managers.find import CheckedSearch, Looking, following, named
+from metastore.managers.find import Looking, following, named
 from metastore.managers.pages.page import Page, TokenScope, clean_size, read_token, write_token
+from metastore.managers.search import CheckedSearch
 from metastore.managers.text import text_of
 from metastore.names import fold
 from metastore.operation.guards import guards_of

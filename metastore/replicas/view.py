@@ -7,7 +7,8 @@ from typing import cast
 
 from metastore.kinds.entity import Entity
 from metastore.managers.all import Managers
-from metastore.managers.find import find, wanted
+from metastore.managers.find import find
+from metastore.managers.search import wanted
 from metastore.managers.target import Target
 from metastore.operation.session import ManagerSession, Session
 from metastore.port.backend import Backend

@@ -28,7 +28,8 @@ from metastore.leases.in_store import StoreLeases
 from metastore.leases.staging import LeftBehind, clear_away
 from metastore.managers.attempts.create import IfExists
 from metastore.managers.drops.drops import Drops
-from metastore.managers.find import find, wanted
+from metastore.managers.find import find
+from metastore.managers.search import wanted
 from metastore.managers.secrets.reveal import entity_of, reveal
 from metastore.managers.secrets.rotation import SecretStore
 from metastore.managers.target import Target

@@ -118,14 +118,14 @@ IN_LEASES = (
     ),
     Fault(
         "a lease whose store is closed during its release is kept for its ttl",
-        "metastore/leases/lease.py",
+        "metastore/leases/hold.py",
         "with cleaning(now + _LAST_TRY), suppress(StoreClosed):",
         "with until(now + _LAST_TRY), suppress(StoreClosed):",
         "tests/concurrency/test_closing.py -k in_the_middle",
     ),
     Fault(
         "an interrupt where a block of a lease ends leaves the lease renewed for as long as the thread lives",
-        "metastore/leases/lease.py",
+        "metastore/leases/hold.py",
         "        try:  # the first line: an interrupt before it leaves the lease held (docs/leases.md)\n"
         "            if self._leave_block():\n",
         "        is_last = self._leave_block()\n        try:\n            if is_last:\n",
@@ -133,7 +133,7 @@ IN_LEASES = (
     ),
     Fault(
         "a release goes on until its lease is over, however long that is",
-        "metastore/leases/lease.py",
+        "metastore/leases/hold.py",
         "min(max(self._left(), _LAST_TRY), self._deadline)",
         "max(self._left(), _LAST_TRY)",
         "tests/leases/test_holding.py -k keeps_to_the_deadline",
@@ -168,7 +168,7 @@ IN_LEASES = (
     ),
     Fault(
         "a block inside shortens the lease of the one outside",
-        "metastore/leases/lease.py",
+        "metastore/leases/hold.py",
         "self._ttl = max(self._ttl, ttl)",
         "self._ttl = ttl",
         "tests/leases/test_blocks.py",

@@ -46,14 +46,14 @@ IN_LOST: tuple[Fault, ...] = (
     ),
     Fault(
         "a renewal that was answered late puts an older validity in the place of a newer one",
-        "metastore/leases/lease.py",
+        "metastore/leases/hold.py",
         "            if (later and ttl < known.ttl) or renewed.left() > known.left():\n",
         "            if True:\n",
         "tests/leases/test_blocks.py",
     ),
     Fault(
         "a renewal that the database did last does not shorten the lease",
-        "metastore/leases/lease.py",
+        "metastore/leases/hold.py",
         "            if (later and ttl < known.ttl) or renewed.left() > known.left():\n",
         "            if renewed.left() > known.left():\n",
         "tests/leases/test_blocks.py",

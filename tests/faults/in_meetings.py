@@ -58,7 +58,7 @@ IN_MEETINGS: tuple[Fault, ...] = (
     ),
     Fault(
         "a lease whose last block ends is acquired again",
-        "metastore/leases/lease.py",
+        "metastore/leases/hold.py",
         "            if not self._claims:",
         "            if False:",
         "tests/leases/test_blocks.py -k last_block_ends",
@@ -191,21 +191,21 @@ IN_MEETINGS: tuple[Fault, ...] = (
     ),
     Fault(
         "a search counts a container that came back as one that never left",
-        "metastore/managers/find.py",
+        "metastore/managers/search.py",
         "        if guards_of(self.chain) == guards_of(chain):\n",
         "        if self.is_there(chain):\n",
         "tests/contract/test_find_moved_contract.py",
     ),
     Fault(
         "a search that finds nothing begins again after each freeze",
-        "metastore/managers/find.py",
+        "metastore/managers/search.py",
         "        return self.is_there(chain) and self.versions == _versions(backend, chain)\n",
         "        return False\n",
         "tests/contract/test_find_moved_contract.py",
     ),
     Fault(
         "a second search counts a container that came back as one that never left",
-        "metastore/managers/find.py",
+        "metastore/managers/search.py",
         "        return self.is_there(chain) and self.versions == _versions(backend, chain)\n",
         "        return self.is_there(chain) and self.versions != ()\n",
         "tests/contract/test_find_moved_contract.py",

@@ -15,7 +15,7 @@ import pytest
 
 import metastore as ms
 import metastore.leases.heartbeat as heartbeats
-import metastore.leases.lease as holds
+import metastore.leases.hold as holds
 from metastore.leases.database import DatabaseBook
 from metastore.leases.validity import Instant, Validity
 from tests.interrupts.raising import Raising

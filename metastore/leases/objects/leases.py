@@ -12,7 +12,7 @@ from metastore.arguments import positive_seconds, shown
 from metastore.clock import SYSTEM, Clock
 from metastore.errors import InvalidArgument
 from metastore.leases.book import LeaseEvent
-from metastore.leases.lease import Staging
+from metastore.leases.hold import Staging
 from metastore.leases.leases import Leases, clean_lease
 from metastore.leases.objects.book import ObjectBook
 from metastore.leases.objects.format import FORMATS
