@@ -49,7 +49,7 @@ class LeftBehind:
 
 
 class StoreStaging:
-    """Stages and publishes values in a store (:class:`metastore.leases.lease.Staging`)."""
+    """Stages and publishes values in a store (:class:`metastore.leases.hold.Staging`)."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
